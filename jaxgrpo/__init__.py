@@ -39,7 +39,7 @@ _ROOMS = (
     "training",
 )
 
-__all__ = [*_ROOMS, "__version__"]  # noqa: PLE0604
+__all__ = [*_ROOMS, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> types.ModuleType:

@@ -1,1 +1,1 @@
-"""Floor 0: argument checks, masked reductions, registries and error types; imports nothing of ours."""
+"""Floor 0: argument checks, masked reductions, registries, error types; imports nothing of ours."""
