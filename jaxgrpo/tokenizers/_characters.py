@@ -10,15 +10,15 @@ _CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))
 
 
 class CharacterTokenizer:
-    """Newline and the printable ASCII characters; any other character becomes the unknown id.
+    r"""Newline and the printable ASCII characters; any other character becomes the unknown id.
 
     Ids: 0 pad, 1 end, 2 unknown, then newline and ASCII 32 to 126 in order. The unknown id decodes
     to U+FFFD instead of nothing, so that "6?32" with an unknown in it never reads as "632".
 
     Example:
       >>> tokenizer = CharacterTokenizer()
-      >>> tokenizer.vocab_size, tokenizer.encode("a\\n"), tokenizer.decode([69, 3, 0, 1])
-      (99, [69, 3], 'a\\n')
+      >>> tokenizer.vocab_size, tokenizer.encode("a\n"), tokenizer.decode([69, 3, 0, 1])
+      (99, [69, 3], 'a\n')
     """
 
     pad_id = 0

@@ -56,7 +56,7 @@ class HuggingFaceTokenizer:
         self.pad_id: int = next(self._ids(configs, "pad"), self.stop_ids[0])
 
     def _ids(self, configs: dict[str, dict[str, Any]], role: str) -> Iterator[int]:
-        """Ids that the folder's configs give a role ("eos", "pad"), the most specific file first."""
+        """Ids that the configs give a role ("eos", "pad"), the most specific file first."""
         for name in ("generation_config.json", "config.json"):
             value = configs[name].get(f"{role}_token_id")
             for token_id in value if isinstance(value, list) else [value]:

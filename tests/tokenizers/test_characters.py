@@ -60,7 +60,7 @@ TEXTS = ["385+247=", "a\nb  c ", string.printable, "\u03c0 \ufffd", "<eos><pad>"
 def test_saved_folder_loads_here_with_identical_ids(saved, text):
     ours, loaded = CharacterTokenizer(), jg.tokenizers.load(saved)
     assert loaded.encode(text) == ours.encode(text)
-    ids = ours.encode(text) + [1, 0, 0]
+    ids = [*ours.encode(text), 1, 0, 0]
     assert loaded.decode(ids) == ours.decode(ids)
     assert (loaded.vocab_size, loaded.pad_id, loaded.stop_ids) == (99, 0, (1,))
 
