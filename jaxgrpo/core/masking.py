@@ -3,6 +3,8 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxgrpo.core import checks
+
 Axis = int | tuple[int, ...] | None
 
 
@@ -50,3 +52,26 @@ def masked_mean(
     total = masked_sum(x, where, axis)
     count = masked_count(jnp.ones(jnp.shape(x), bool) if where is None else where, axis)
     return total / jnp.maximum(count, 1).astype(total.dtype)
+
+
+def spread_over_tokens(
+    x: Float[Array, "*B"] | Float[Array, "*B T"], like: Float[Array, "*B T"]
+) -> Float[Array, "*B T"]:
+    """Advantages, one a sequence or one a token, as one a token.
+
+    The number of axes decides, never their sizes, so B == T is not ambiguous.
+
+    Raises:
+      TypeError: not floating, or of another dtype than the array it is spread like.
+      ValueError: the shape is neither [*B] nor [*B, T].
+    """
+    checks.floating(advantages=x)
+    if x.shape not in (like.shape, like.shape[:-1]):
+        raise ValueError(
+            f"advantages must have shape {list(like.shape[:-1])} or {list(like.shape)}, "
+            f"got {list(x.shape)}"
+        )
+    x = jnp.asarray(x)
+    if x.dtype != like.dtype:
+        raise TypeError(f"dtypes must be equal, got advantages {x.dtype}, log_probs {like.dtype}")
+    return x if x.ndim == like.ndim else jnp.broadcast_to(x[..., None], like.shape)

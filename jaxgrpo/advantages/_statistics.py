@@ -1,0 +1,67 @@
+"""Statistics of each completion's group, safe for missing rewards, huge offsets and float noise."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxgrpo.core import checks
+
+# A group whose rewards differ by less than this many units in the last place is taken to be equal:
+# one reward summed in two orders must not become an advantage of order 1.
+_NOISE_ULPS = 4
+
+
+class Group(NamedTuple):
+    """What each completion knows about its own group; every field is [B]."""
+
+    scored: Bool[Array, "B"]
+    """Whether the completion itself has a finite reward."""
+    count: Int[Array, "B"]
+    """Scored completions in the group."""
+    informative: Bool[Array, "B"]
+    """Whether the completion is scored, is not alone, and the group's rewards are not all equal."""
+    centred: Float[Array, "B"]
+    """Reward minus group mean; 0 where not informative."""
+    span: Float[Array, "B"]
+    """Largest minus smallest reward of the group; 1 where not informative."""
+
+
+def of_each(rewards: Float[Array, "B"], group_ids: Int[Array, "B"]) -> Group:
+    """Each completion's group, found by id and never by position."""
+    checks.floating(rewards=rewards)
+    checks.integer(group_ids=group_ids)
+    checks.shape((None,), rewards=rewards)
+    checks.shape(tuple(rewards.shape), group_ids=group_ids)
+    rewards = jax.lax.stop_gradient(jnp.asarray(rewards))
+    rewards = rewards.astype(jnp.promote_types(rewards.dtype, jnp.float32))
+    scored = jnp.isfinite(rewards)
+    rewards = jnp.where(scored, rewards, 0)
+    low = _reduced(jnp.min, rewards, group_ids, scored, jnp.inf)
+    high = _reduced(jnp.max, rewards, group_ids, scored, -jnp.inf)
+    count = _reduced(jnp.sum, jnp.ones_like(group_ids, jnp.int32), group_ids, scored, 0)
+    noise = _NOISE_ULPS * jnp.finfo(rewards.dtype).eps * jnp.maximum(jnp.abs(low), jnp.abs(high))
+    informative = scored & (count > 1) & (high - low > noise)
+    # Rewards above the group's lowest first: a mean of huge numbers would drown the differences.
+    excess = jnp.where(informative, rewards - jnp.where(informative, low, 0), 0)
+    mean = group_sum(excess, group_ids) / jnp.maximum(count, 1).astype(rewards.dtype)
+    return Group(
+        scored,
+        count,
+        informative,
+        centred=jnp.where(informative, excess - mean, 0),
+        span=jnp.where(informative, high - low, 1),
+    )
+
+
+def group_sum(values: Float[Array, "B"], group_ids: Int[Array, "B"]) -> Float[Array, "B"]:
+    """The sum of the values over each completion's group."""
+    return _reduced(jnp.sum, values, group_ids, jnp.ones_like(group_ids, bool), 0)
+
+
+def _reduced(reduce, values: Array, group_ids: Array, scored: Array, neutral: float) -> Array:
+    # All pairs, which XLA fuses into the reduction, and not a scatter: scattered sums are added in
+    # an order that a GPU does not repeat, and a resumed run must.
+    member = (group_ids[:, None] == group_ids[None, :]) & scored[None, :]
+    return reduce(jnp.where(member, values[None, :], jnp.asarray(neutral, values.dtype)), axis=1)

@@ -1,0 +1,131 @@
+"""The weight each row's token sum has in the scalar, from the mask of a whole optimiser step."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxgrpo.aggregation._registry import AGGREGATIONS
+from jaxgrpo.core import checks
+from jaxgrpo.core.masking import masked_count
+
+Where = Bool[Array, "B T"]
+GroupIds = Int[Array, "B"] | None
+
+
+def row_weights(
+    name: str,
+    where: Bool[Array, "B T"],
+    *,
+    group_ids: Int[Array, "B"] | None = None,
+    **options: object,
+) -> Float[Array, "B"]:
+    """The global normaliser of an aggregation, one number a row.
+
+    Make it once from the mask of all rows of the optimiser step, of every process; then pass each
+    micro-batch or shard its slice. The parts' losses and gradients add up to the whole's, so they
+    are to be summed, not averaged.
+
+    Args:
+      name: An aggregation.
+      where: [B, T] bool. Trainable tokens of the whole step.
+      group_ids: [B] int. Which prompt each row answers; `prompt_mean` needs it.
+      **options: The aggregation's own.
+
+    Returns:
+      [B] float32; 0 for rows without trainable tokens.
+
+    Raises:
+      LookupError: no aggregation has that name.
+      TypeError: an option is unknown, missing or of the wrong type; `where` is not bool.
+      ValueError: `group_ids` is needed and missing, or a shape does not fit.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxgrpo as jg
+      >>> where = jnp.array([[True, True], [True, False], [False, False]])
+      >>> jg.aggregation.row_weights("sequence_mean_token_mean", where)
+      Array([0.25, 0.5 , 0.  ], dtype=float32)
+    """
+    AGGREGATIONS.bind(name, **options)
+    checks.boolean(where=where)
+    checks.shape((None, None), where=where)
+    return WEIGHTS[name](where, group_ids, jnp.dtype(jnp.float32), **options)
+
+
+def token_mean(where: Where, group_ids: GroupIds, dtype: jnp.dtype) -> Float[Array, "B"]:
+    """One over the number of tokens."""
+    tokens = masked_count(where, axis=-1)
+    return _reciprocal((tokens > 0) * jnp.sum(tokens), dtype)
+
+
+def token_sum(where: Where, group_ids: GroupIds, dtype: jnp.dtype) -> Float[Array, "B"]:
+    """One."""
+    return jnp.any(where, axis=-1).astype(dtype)
+
+
+def sequence_mean_token_sum(
+    where: Where, group_ids: GroupIds, dtype: jnp.dtype, *, count_empty: bool = False
+) -> Float[Array, "B"]:
+    """One over the number of sequences."""
+    present = jnp.any(where, axis=-1)
+    sequences = where.shape[0] if count_empty else jnp.sum(present, dtype=jnp.int32)
+    return _reciprocal(present * sequences, dtype)
+
+
+def sequence_mean_token_mean(
+    where: Where, group_ids: GroupIds, dtype: jnp.dtype, *, count_empty: bool = False
+) -> Float[Array, "B"]:
+    """One over the number of sequences and over the row's own tokens."""
+    of_sequence = sequence_mean_token_sum(where, group_ids, dtype, count_empty=count_empty)
+    return of_sequence * _reciprocal(masked_count(where, axis=-1), dtype)
+
+
+def sequence_mean_constant(
+    where: Where,
+    group_ids: GroupIds,
+    dtype: jnp.dtype,
+    *,
+    length: int,
+    count_empty: bool = False,
+) -> Float[Array, "B"]:
+    """One over the number of sequences and over a constant."""
+    checks.static_number(above=0, length=length)
+    return sequence_mean_token_sum(where, group_ids, dtype, count_empty=count_empty) / length
+
+
+def prompt_mean(
+    where: Where, group_ids: GroupIds, dtype: jnp.dtype, *, count_empty: bool = False
+) -> Float[Array, "B"]:
+    """One over the number of prompts and over the tokens of the row's own prompt."""
+    if group_ids is None:
+        raise ValueError("prompt_mean needs group_ids, [B] int: which prompt each row answers")
+    checks.integer(group_ids=group_ids)
+    checks.shape((where.shape[0],), group_ids=group_ids)
+    tokens = masked_count(where, axis=-1)
+    same = group_ids[:, None] == group_ids[None, :]
+    counted = jnp.ones_like(tokens, bool) if count_empty else tokens > 0
+    rows = jnp.arange(where.shape[0])
+    # A prompt is counted at its first row: an integer count, where summing shares would round.
+    earlier = same & counted[None, :] & (rows[None, :] < rows[:, None])
+    prompts = jnp.sum(counted & ~jnp.any(earlier, axis=1), dtype=jnp.int32)
+    of_prompt = jnp.sum(jnp.where(same, tokens[None, :], 0), axis=1, dtype=jnp.int32)
+    present = tokens > 0
+    return _reciprocal(present * prompts, dtype) * _reciprocal(present * of_prompt, dtype)
+
+
+WEIGHTS: dict[str, Callable[..., Float[Array, "B"]]] = {
+    weights.__name__: weights
+    for weights in (
+        token_mean,
+        sequence_mean_token_mean,
+        sequence_mean_token_sum,
+        sequence_mean_constant,
+        token_sum,
+        prompt_mean,
+    )
+}
+
+
+def _reciprocal(counts: Int[Array, "B"], dtype: jnp.dtype) -> Float[Array, "B"]:
+    """One over each count; 0 for a count of 0."""
+    return jnp.where(counts > 0, 1 / jnp.maximum(counts, 1).astype(dtype), 0)

@@ -1,0 +1,121 @@
+"""Divergences of the two-outcome policies "this token" and "any other": DPPO's binary KL and TV."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from jaxgrpo.core.masking import zero_where_masked
+from jaxgrpo.core.registry import Card
+from jaxgrpo.divergences._numerics import exp_minus_1_minus, log_complement, log_ratios
+from jaxgrpo.divergences._registry import DIVERGENCES
+
+
+@DIVERGENCES.register(
+    Card(
+        formula="P log(P/Q) + (1 - P) log((1 - P)/(1 - Q))",
+        source="arXiv:2602.04879, eq. 14",
+        level="token",
+        gradient="none",
+        disagreements=(
+            "The authors add 1e-8 inside the logarithms, TRL clamps probabilities at 1 - 1e-7; "
+            "here 1 - Q is at least the rounding error of the dtype."
+        ),
+    )
+)
+def binary_kl(
+    sampler_log_probs: Float[Array, "*B T"],
+    other_log_probs: Float[Array, "*B T"],
+    *,
+    where: Bool[Array, "*B T"] | None = None,
+) -> Float[Array, "*B T"]:
+    r"""KL of the two-outcome policies "the sampled token" against "any other" at each token.
+
+    A lower bound of KL(P || Q) that depends on the probabilities themselves, not on their ratio
+    alone: a rare token may move by a large factor, a confident one may not.
+
+    Args:
+      sampler_log_probs: [*B, T], nats. Each token under P, the policy that sampled it.
+      other_log_probs: [*B, T], nats. The same tokens under Q.
+      where: [*B, T] bool. Tokens to evaluate; elsewhere value and gradient are 0,
+        whatever the inputs hold there (inf and nan included).
+
+    Returns:
+      [*B, T], nats, in the dtype of the inputs; never negative. Finite at P = 1 and at Q = 1: 1 - Q
+      is taken to be at least the rounding error of the dtype.
+
+    Raises:
+      TypeError: an input is not floating point, dtypes differ, or `where` is not bool.
+      ValueError: the shapes differ. There is no broadcasting.
+
+    Note:
+      The gradient for `other_log_probs` is (Q - P) / (1 - Q).
+
+    Example:
+      >>> import jax.numpy as jnp, jaxgrpo as jg
+      >>> jg.divergences.binary_kl(jnp.log(jnp.array([0.5])), jnp.log(jnp.array([0.25])))
+      Array([0.143841], dtype=float32)
+
+    Source:
+      arXiv:2602.04879, eq. 14.
+    """
+    log_ratio = log_ratios(sampler_log_probs, other_log_probs, where)
+    sampler_log_probs = zero_where_masked(sampler_log_probs, where)
+    other_log_probs = zero_where_masked(other_log_probs, where)
+    prob, rest = jnp.exp(sampler_log_probs), -jnp.expm1(sampler_log_probs)
+    # log (1 - Q)/(1 - P) is log1p(-lost), lost = (Q - P)/(1 - P): exact for small moves, where the
+    # difference of two logarithms is all rounding; for large ones that difference is safe.
+    lost = prob * jnp.expm1(log_ratio) / jnp.maximum(rest, jnp.finfo(rest.dtype).eps)
+    near = jnp.abs(lost) < 0.5
+    rest_log_ratio = jnp.where(
+        near,
+        jnp.log1p(-jnp.where(near, lost, 0)),
+        log_complement(other_log_probs) - log_complement(sampler_log_probs),
+    )
+    # A KL is the mean of kl3 over its outcomes, here two: no term is negative, nothing cancels.
+    return prob * exp_minus_1_minus(log_ratio) + rest * exp_minus_1_minus(rest_log_ratio)
+
+
+@DIVERGENCES.register(
+    Card(
+        formula="|P - Q|",
+        source="arXiv:2602.04879, eq. 13",
+        level="token",
+        gradient="none",
+        defaults="DPPO bounds it by 0.15 or 0.2.",
+    )
+)
+def binary_tv(
+    sampler_log_probs: Float[Array, "*B T"],
+    other_log_probs: Float[Array, "*B T"],
+    *,
+    where: Bool[Array, "*B T"] | None = None,
+) -> Float[Array, "*B T"]:
+    r"""Total variation of the two-outcome policies "the sampled token" and "any other": |P - Q|.
+
+    A lower bound of TV(P, Q), symmetric in its arguments.
+
+    Args:
+      sampler_log_probs: [*B, T], nats. Each token under P, the policy that sampled it.
+      other_log_probs: [*B, T], nats. The same tokens under Q.
+      where: [*B, T] bool. Tokens to evaluate; elsewhere value and gradient are 0,
+        whatever the inputs hold there (inf and nan included).
+
+    Returns:
+      [*B, T], a probability in [0, 1], in the dtype of the inputs.
+
+    Raises:
+      TypeError: an input is not floating point, dtypes differ, or `where` is not bool.
+      ValueError: the shapes differ. There is no broadcasting.
+
+    Note:
+      The gradient for `other_log_probs` is sign(Q - P) Q, and 0 at Q = P.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxgrpo as jg
+      >>> jg.divergences.binary_tv(jnp.log(jnp.array([0.5])), jnp.log(jnp.array([0.25])))
+      Array([0.25], dtype=float32)
+
+    Source:
+      arXiv:2602.04879, eq. 13.
+    """
+    log_ratio = log_ratios(sampler_log_probs, other_log_probs, where)
+    return jnp.exp(zero_where_masked(sampler_log_probs, where)) * jnp.abs(jnp.expm1(log_ratio))
