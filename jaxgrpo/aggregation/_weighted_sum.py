@@ -17,7 +17,7 @@ def weighted_sum(
     row_weights: Float[Array, "B"] | None,
     **options: object,
 ) -> Float[Array, ""]:
-    """sum_b row_weights[b] * sum_t where * loss; the weights are made here if they are not given."""
+    """sum_b row_weights[b] * sum_t where * loss; weights that are not given are made here."""
     checks.per_token(token_losses=token_losses, where=where)
     checks.shape((None, None), token_losses=token_losses)
     sums = masked_sum(token_losses, where, axis=-1)  # [B, T] -> [B]
