@@ -40,10 +40,10 @@ def open_source(config: SourceConfig, *, seed: int, split: Split) -> Source:
         raise UserError(f"task {name!r}: {error}") from error
 
 
-def _user_task(name: str) -> Callable[..., Source]:
+def _user_task(name: str) -> Any:
     module, _, attribute = name.partition(":")
     try:
-        task: Any = getattr(importlib.import_module(module), attribute)
+        task = getattr(importlib.import_module(module), attribute)
     except Exception as error:
         raise UserError(f"task {name!r}: {type(error).__name__}: {error}") from error
     if not callable(task):
