@@ -1,0 +1,1 @@
+"""Checkpoints of all that a resumed run needs: `config`, `store` (save, restore), `manifest`."""
