@@ -5,7 +5,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxgrpo.core.masking import zero_where_masked
 from jaxgrpo.core.registry import Card
-from jaxgrpo.divergences._numerics import exp_minus_1_minus, log_complement, log_ratios
+from jaxgrpo.divergences._numerics import exp_minus_1_minus, log_complement, log_ratios, magnitude
 from jaxgrpo.divergences._registry import DIVERGENCES
 
 
@@ -17,7 +17,7 @@ from jaxgrpo.divergences._registry import DIVERGENCES
         gradient="none",
         disagreements=(
             "The authors add 1e-8 inside the logarithms, TRL clamps probabilities at 1 - 1e-7; "
-            "here 1 - Q is at least the rounding error of the dtype."
+            "here 1 - P and 1 - Q are at least the rounding error of the dtype."
         ),
     )
 )
@@ -39,8 +39,8 @@ def binary_kl(
         whatever the inputs hold there (inf and nan included).
 
     Returns:
-      [*B, T], nats, in the dtype of the inputs; never negative. Finite at P = 1 and at Q = 1: 1 - Q
-      is taken to be at least the rounding error of the dtype.
+      [*B, T], nats, in the dtype of the inputs; never negative. Finite at P = 1 and at Q = 1: 1 - P
+      and 1 - Q are taken to be at least the rounding error of the dtype.
 
     Raises:
       TypeError: an input is not floating point, dtypes differ, or `where` is not bool.
@@ -60,10 +60,11 @@ def binary_kl(
     log_ratio = log_ratios(sampler_log_probs, other_log_probs, where)
     sampler_log_probs = zero_where_masked(sampler_log_probs, where)
     other_log_probs = zero_where_masked(other_log_probs, where)
-    prob, rest = jnp.exp(sampler_log_probs), -jnp.expm1(sampler_log_probs)
+    prob = jnp.exp(sampler_log_probs)
+    rest = jnp.maximum(-jnp.expm1(sampler_log_probs), jnp.finfo(prob.dtype).eps)
     # log (1 - Q)/(1 - P) is log1p(-lost), lost = (Q - P)/(1 - P): exact for small moves, where the
     # difference of two logarithms is all rounding; for large ones that difference is safe.
-    lost = prob * jnp.expm1(log_ratio) / jnp.maximum(rest, jnp.finfo(rest.dtype).eps)
+    lost = prob * jnp.expm1(log_ratio) / rest
     near = jnp.abs(lost) < 0.5
     rest_log_ratio = jnp.where(
         near,
@@ -118,4 +119,4 @@ def binary_tv(
       arXiv:2602.04879, eq. 13.
     """
     log_ratio = log_ratios(sampler_log_probs, other_log_probs, where)
-    return jnp.exp(zero_where_masked(sampler_log_probs, where)) * jnp.abs(jnp.expm1(log_ratio))
+    return jnp.exp(zero_where_masked(sampler_log_probs, where)) * magnitude(jnp.expm1(log_ratio))

@@ -1,4 +1,4 @@
-"""The two functions that the estimators stand on, accurate where the obvious form cancels."""
+"""The functions that the estimators stand on, accurate where the obvious form cancels."""
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +48,11 @@ def log_complement(log_prob: Float[Array, "..."]) -> Float[Array, "..."]:
     by_expm1 = jnp.log(-jnp.expm1(jnp.where(near_one, log_prob, -1)))
     by_log1p = jnp.log1p(-jnp.exp(jnp.where(near_one, -1, log_prob)))
     return jnp.where(near_one, by_expm1, by_log1p)
+
+
+def magnitude(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The absolute value, with derivative 0 at 0; that of `jnp.abs` is 1 there."""
+    return jnp.sign(x) * x
 
 
 def log_ratios(

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxgrpo.core.registry import Card
-from jaxgrpo.divergences._numerics import log_ratios
+from jaxgrpo.divergences._numerics import log_ratios, magnitude
 from jaxgrpo.divergences._registry import DIVERGENCES
 
 
@@ -49,7 +49,7 @@ def tv(
     Source:
       arXiv:2602.04879. A bound d on it is a ratio clip at 1 - 2d and 1 + 2d.
     """
-    return jnp.abs(jnp.expm1(log_ratios(sampler_log_probs, other_log_probs, where))) / 2
+    return magnitude(jnp.expm1(log_ratios(sampler_log_probs, other_log_probs, where))) / 2
 
 
 @DIVERGENCES.register(
