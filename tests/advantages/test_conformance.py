@@ -1,0 +1,171 @@
+"""What every group advantage keeps to; a new one adds one golden row."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from jaxgrpo.advantages import ADVANTAGES
+
+# Group 7: 0, 3, 6 (mean 3, squared deviations 9, 0, 9). Group -2: 1, 2. Group 5: alone.
+REWARDS = np.float32([0, 1, 3, 4, 6, 2])
+GROUP_IDS = np.int32([7, -2, 7, 5, 7, -2])
+ROOT_HALF = np.sqrt(0.5)
+GOLDEN = {
+    "group_normalised": [
+        ({"eps": 0.0}, [-1, -ROOT_HALF, 0, 0, 1, ROOT_HALF]),
+        ({"eps": 0.0, "ddof": 0}, [-np.sqrt(1.5), -1, 0, 0, np.sqrt(1.5), 1]),
+        ({"eps": 1.0}, [-0.75, -0.5 / (ROOT_HALF + 1), 0, 0, 0.75, 0.5 / (ROOT_HALF + 1)]),
+    ],
+    "group_centred": [({}, [-3, -0.5, 0, 0, 3, 0.5])],
+    "leave_one_out": [({}, [-4.5, -1, 0, 0, 4.5, 1])],
+}
+ROWS = [(name, *row) for name, rows in GOLDEN.items() for row in rows]
+every = pytest.mark.parametrize("name", ADVANTAGES.names())
+CASES = hnp.arrays(np.float32, 12, elements=st.floats(-4, 4, width=16))
+IDS = hnp.arrays(np.int32, 12, elements=st.integers(0, 3))
+
+
+def evaluate(name, rewards, group_ids, **options):
+    rewards = jnp.asarray(rewards, jnp.float32)
+    return np.asarray(ADVANTAGES[name](rewards, jnp.asarray(group_ids), **options))
+
+
+def test_every_advantage_has_a_row():
+    assert set(ADVANTAGES.names()) == set(GOLDEN)
+
+
+@pytest.mark.parametrize(("name", "options", "expected"), ROWS)
+def test_golden_values(name, options, expected):
+    np.testing.assert_allclose(
+        evaluate(name, REWARDS, GROUP_IDS, **options), expected, rtol=1e-6, atol=1e-7
+    )
+
+
+@every
+def test_equal_rewards_are_exactly_0(name):
+    # Three times 0.1 do not sum to 0.3 in float32; nor is 0.1 + 0.2 the float32 of 0.3.
+    rewards = [0.1, 0.1, 0.1, np.float32(0.1) + np.float32(0.2), 0.3, 0.3]
+    np.testing.assert_array_equal(evaluate(name, rewards, [0, 0, 0, 1, 1, 1]), np.zeros(6))
+
+
+@every
+@pytest.mark.parametrize("size", [3, 7, 64])
+def test_equal_rewards_are_exactly_0_at_any_size(name, size):
+    for reward in (0.1, 1 / 3, -7.7, 1e-30, 1e30):
+        np.testing.assert_array_equal(evaluate(name, [reward] * size, [4] * size), np.zeros(size))
+
+
+@every
+def test_a_lone_sample_is_0(name):
+    np.testing.assert_array_equal(evaluate(name, [3.0], [9]), [0])
+    np.testing.assert_array_equal(evaluate(name, [1.0, 2.0, 3.0], [0, 1, 2]), np.zeros(3))
+
+
+@every
+@pytest.mark.parametrize("missing", [np.nan, np.inf, -np.inf])
+def test_a_missing_reward_is_left_out(name, missing):
+    advantages = evaluate(name, [0, missing, 3, missing, 6, 5], [1, 1, 1, 2, 1, 2])
+    expected = evaluate(name, [0, 3, 6], [1, 1, 1])
+    np.testing.assert_array_equal(advantages, [expected[0], 0, expected[1], 0, expected[2], 0])
+
+
+@every
+def test_nothing_scored_is_all_0(name):
+    np.testing.assert_array_equal(evaluate(name, [np.nan] * 4, [0, 0, 1, 1]), np.zeros(4))
+
+
+@every
+@pytest.mark.parametrize("offset", [1e4, -1e4, 2.0**20, -(2.0**20)])
+def test_a_huge_offset_changes_nothing(name, offset):
+    # The sums are exact in float32, so the advantages must be too.
+    shifted = evaluate(name, REWARDS + np.float32(offset), GROUP_IDS)
+    np.testing.assert_array_equal(shifted, evaluate(name, REWARDS, GROUP_IDS))
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e-3, 1e25])
+def test_the_normalised_advantage_has_no_scale(scale):
+    scaled = evaluate("group_normalised", REWARDS * np.float32(scale), GROUP_IDS, eps=0.0)
+    expected = evaluate("group_normalised", REWARDS, GROUP_IDS, eps=0.0)
+    # The scaled rewards are themselves rounded, to 6e-8 of the largest.
+    np.testing.assert_allclose(scaled, expected, rtol=0, atol=5e-7)
+
+
+@every
+@settings(deadline=None, max_examples=25)
+@given(CASES, IDS, st.randoms(use_true_random=False))
+def test_advantages_follow_a_permutation_and_a_renaming(name, rewards, group_ids, random):
+    order = np.array(random.sample(range(12), 12))
+    renamed = np.int32([40, -3, 2**30, 0])[group_ids]
+    np.testing.assert_allclose(
+        evaluate(name, rewards[order], renamed[order]),
+        evaluate(name, rewards, group_ids)[order],
+        rtol=1e-5,
+        atol=1e-6,
+    )
+
+
+@every
+@settings(deadline=None, max_examples=25)
+@given(CASES, IDS)
+def test_each_group_sums_to_0_and_other_groups_do_not_matter(name, rewards, group_ids):
+    advantages = evaluate(name, rewards, group_ids)
+    for group in set(group_ids.tolist()):
+        members = group_ids == group
+        assert abs(advantages[members].sum()) < 1e-4
+        elsewhere = np.where(members, rewards, np.float32(99))
+        np.testing.assert_array_equal(
+            evaluate(name, elsewhere, group_ids)[members], advantages[members]
+        )
+
+
+@every
+def test_a_higher_reward_never_has_a_lower_advantage(name):
+    rewards = np.float32([5, 1, 4, 1, 9, 2, 6])
+    advantages = evaluate(name, rewards, np.zeros(7, np.int32))
+    assert np.array_equal(np.argsort(advantages, kind="stable"), np.argsort(rewards, kind="stable"))
+
+
+@every
+def test_jit_vmap_dtype_and_no_gradient(name):
+    function, rewards, group_ids = ADVANTAGES[name], jnp.asarray(REWARDS), jnp.asarray(GROUP_IDS)
+    eager = function(rewards, group_ids)
+    assert eager.dtype == jnp.float32
+    with jax.numpy_dtype_promotion("strict"):
+        np.testing.assert_allclose(jax.jit(function)(rewards, group_ids), eager, rtol=1e-6)
+    pair = jax.vmap(function)(jnp.stack([rewards, rewards]), jnp.stack([group_ids, group_ids]))
+    np.testing.assert_allclose(pair, jnp.stack([eager, eager]), rtol=1e-6)
+    gradient = jax.grad(lambda x: function(x, group_ids)[0])(rewards)
+    np.testing.assert_array_equal(gradient, np.zeros(6))
+
+
+@every
+def test_float64_rewards_give_float32_advantages(name):
+    with jax.enable_x64(True):
+        # A difference that float32 would not see at all.
+        rewards = jnp.array([1e9, 1e9 + 1e-3], jnp.float64)
+        advantages = ADVANTAGES[name](rewards, jnp.zeros(2, int))
+    assert advantages.dtype == jnp.float32
+    assert advantages[1] > 0
+
+
+@every
+def test_what_does_not_fit_is_refused(name):
+    rewards, group_ids = jnp.zeros(3), jnp.zeros(3, int)
+    with pytest.raises(TypeError, match="rewards must be a floating-point array"):
+        ADVANTAGES[name](jnp.zeros(3, int), group_ids)
+    with pytest.raises(TypeError, match="group_ids must be an integer array"):
+        ADVANTAGES[name](rewards, jnp.zeros(3))
+    with pytest.raises(ValueError, match=r"group_ids must have shape \[3\]"):
+        ADVANTAGES[name](rewards, group_ids[:2])
+    with pytest.raises(ValueError, match=r"rewards must have shape \[any\]"):
+        ADVANTAGES[name](jnp.zeros((3, 2)), group_ids)
+
+
+@pytest.mark.parametrize("options", [{"ddof": 2}, {"ddof": -1}, {"eps": -1e-6}])
+def test_options_out_of_range_are_refused(options):
+    with pytest.raises(ValueError, match="must be"):
+        evaluate("group_normalised", REWARDS, GROUP_IDS, **options)

@@ -1,0 +1,162 @@
+"""What every log-ratio and every weight keeps to; a new one adds one row to its table."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxgrpo.ratios import RATIOS, WEIGHTS
+
+P = np.array([[0.5, 0.2, 0.9, 0.01], [0.3, 0.9, 0.05, 0.6]])
+ANCHOR = np.array([[0.25, 0.4, 0.85, 0.02], [0.05, 0.9, 0.5, 0.1]])
+WHERE = np.array([[True, False, True, True], [False, False, False, False]])
+LOG = np.log(P / ANCHOR)
+
+# On every token, and on the masked ones: row 0 has three tokens, row 1 none.
+GOLDEN_RATIOS = {
+    "token_log_ratios": (LOG, np.where(WHERE, LOG, 0)),
+    "sequence_mean_log_ratios": (LOG.mean(-1), [LOG[0][WHERE[0]].mean(), 0]),
+    "sequence_sum_log_ratios": (LOG.sum(-1), [LOG[0][WHERE[0]].sum(), 0]),
+}
+# P / ANCHOR is 2, 0.5, 1.06, 0.5 and 6, 1, 0.1, 6.
+GOLDEN_WEIGHTS = {
+    "truncated_weights": ({"cap": 1.5}, [[1.5, 0.5, 0.9 / 0.85, 0.5], [1.5, 1, 0.1, 1.5]]),
+    "masked_weights": ({"low": 0.6}, [[2, 0, 0.9 / 0.85, 0], [0, 1, 0, 0]]),
+}
+FUNCTIONS = {name: registry[name] for registry in (RATIOS, WEIGHTS) for name in registry.names()}
+every = pytest.mark.parametrize("name", FUNCTIONS)
+
+
+def inputs(dtype=jnp.float32):
+    return jnp.asarray(np.log(P), dtype), jnp.asarray(np.log(ANCHOR), dtype)
+
+
+def test_every_function_has_its_row():
+    assert set(RATIOS.names()) == set(GOLDEN_RATIOS)
+    assert set(WEIGHTS.names()) == set(GOLDEN_WEIGHTS)
+
+
+@pytest.mark.parametrize("name", GOLDEN_RATIOS)
+@pytest.mark.parametrize(("dtype", "rtol"), [(jnp.float32, 2e-6), (jnp.float64, 1e-12)])
+def test_golden_ratios(name, dtype, rtol):
+    everywhere, masked = GOLDEN_RATIOS[name]
+    with jax.enable_x64(True):
+        log_probs, anchor = inputs(dtype)
+        values = RATIOS[name](log_probs, anchor)
+        masked_values = RATIOS[name](log_probs, anchor, where=jnp.asarray(WHERE))
+    assert values.dtype == dtype
+    np.testing.assert_allclose(values, everywhere, rtol=rtol, atol=1e-6)
+    np.testing.assert_allclose(masked_values, masked, rtol=rtol, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", GOLDEN_WEIGHTS)
+def test_golden_weights(name):
+    options, expected = GOLDEN_WEIGHTS[name]
+    weights = WEIGHTS.bind(name, **options)
+    np.testing.assert_allclose(weights(*inputs()), expected, rtol=2e-6)
+    masked = weights(*inputs(), where=jnp.asarray(WHERE))
+    np.testing.assert_allclose(masked, np.where(WHERE, expected, 0), rtol=2e-6)
+
+
+@every
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e9])
+def test_masked_tokens_are_bit_for_bit_without_effect(name, bad):
+    where = jnp.asarray(WHERE)
+
+    def total(log_probs, anchor):
+        values = FUNCTIONS[name](log_probs, anchor, where=where)
+        return jnp.sum(values * 3), values
+
+    log_probs, anchor = inputs()
+    evaluate = jax.value_and_grad(total, (0, 1), has_aux=True)
+    (_, clean), clean_gradients = evaluate(log_probs, anchor)
+    spoilt = jnp.where(where, log_probs, bad), jnp.where(where, anchor, bad)
+    (_, values), gradients = evaluate(*spoilt)
+    np.testing.assert_array_equal(values, clean)
+    np.testing.assert_array_equal(gradients, clean_gradients)
+    np.testing.assert_array_equal(np.asarray(gradients[0])[~WHERE], 0)
+
+
+@every
+def test_no_gradient_reaches_the_anchor(name):
+    log_probs, anchor = inputs()
+    gradient = jax.grad(lambda anchor: FUNCTIONS[name](log_probs, anchor).sum())(anchor)
+    np.testing.assert_array_equal(gradient, np.zeros_like(P))
+
+
+@pytest.mark.parametrize("name", RATIOS.names())
+def test_the_ratio_of_a_policy_to_itself_still_has_a_gradient(name):
+    log_probs, _ = inputs()
+
+    def total(log_probs):
+        return RATIOS[name](log_probs, log_probs).sum()
+
+    value, gradient = jax.value_and_grad(total)(log_probs)
+    assert value == 0
+    slope = 0.25 if name == "sequence_mean_log_ratios" else 1
+    np.testing.assert_array_equal(gradient, np.full_like(P, slope))
+
+
+@pytest.mark.parametrize("name", WEIGHTS.names())
+def test_weights_are_detached_and_1_on_policy(name):
+    log_probs, _ = inputs()
+    weights = WEIGHTS[name](log_probs, log_probs)
+    np.testing.assert_array_equal(weights, np.ones_like(P))
+    gradient = jax.grad(lambda x: WEIGHTS[name](x, log_probs + 0.1).sum())(log_probs)
+    np.testing.assert_array_equal(gradient, np.zeros_like(P))
+
+
+def test_overflowing_weights_stay_finite():
+    log_probs, behaviour = jnp.array([0.0, -200.0]), jnp.array([-200.0, 0.0])
+    np.testing.assert_array_equal(
+        WEIGHTS["truncated_weights"](log_probs, behaviour, floor=0.25), [2, 0.25]
+    )
+    np.testing.assert_array_equal(
+        WEIGHTS["masked_weights"](log_probs, behaviour, low=0.0, high=float("inf")), [0, 0]
+    )
+
+
+def test_bounds_are_kept_at_equality():
+    at_bounds = jnp.log(jnp.array([0.5, 2.0]))
+    weights = WEIGHTS["masked_weights"](at_bounds, jnp.zeros(2), low=0.5, high=2.0)
+    np.testing.assert_allclose(weights, [0.5, 2], rtol=1e-6)
+
+
+@every
+def test_jit_equals_eager_and_vmap_equals_a_batch_axis(name):
+    log_probs, anchor = inputs()
+    eager = FUNCTIONS[name](log_probs, anchor)
+    np.testing.assert_allclose(jax.jit(FUNCTIONS[name])(log_probs, anchor), eager, rtol=1e-6)
+    np.testing.assert_allclose(jax.vmap(FUNCTIONS[name])(log_probs, anchor), eager, rtol=1e-6)
+
+
+@every
+def test_no_dtype_is_promoted(name):
+    with jax.numpy_dtype_promotion("strict"):
+        assert FUNCTIONS[name](*inputs(), where=jnp.asarray(WHERE)).dtype == jnp.float32
+
+
+@every
+def test_what_does_not_fit_is_refused(name):
+    log_probs, anchor = inputs()
+    with pytest.raises(ValueError, match="shapes must be equal"):
+        FUNCTIONS[name](log_probs, anchor[:1])
+    with pytest.raises(TypeError, match="dtypes must be equal"):
+        FUNCTIONS[name](log_probs, anchor.astype(jnp.float16))
+    with pytest.raises(TypeError, match="where must be a bool array"):
+        FUNCTIONS[name](log_probs, anchor, where=jnp.ones((2, 4)))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("truncated_weights", {"cap": 0.0}),
+        ("truncated_weights", {"floor": -1.0}),
+        ("truncated_weights", {"cap": 1.0, "floor": 1.0}),
+        ("masked_weights", {"low": 2.0, "high": 1.0}),
+        ("masked_weights", {"low": float("nan")}),
+    ],
+)
+def test_bounds_out_of_order_are_refused(name, options):
+    with pytest.raises(ValueError, match="must be"):
+        WEIGHTS[name](*inputs(), **options)
