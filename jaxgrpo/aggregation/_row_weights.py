@@ -55,7 +55,7 @@ def row_weights(
 def token_mean(where: Where, group_ids: GroupIds, dtype: jnp.dtype) -> Float[Array, "B"]:
     """One over the number of tokens."""
     tokens = masked_count(where, axis=-1)
-    return _reciprocal((tokens > 0) * jnp.sum(tokens), dtype)
+    return _share(tokens > 0, jnp.sum(tokens, dtype=jnp.int32), dtype)
 
 
 def token_sum(where: Where, group_ids: GroupIds, dtype: jnp.dtype) -> Float[Array, "B"]:
@@ -69,7 +69,7 @@ def sequence_mean_token_sum(
     """One over the number of sequences."""
     present = jnp.any(where, axis=-1)
     sequences = where.shape[0] if count_empty else jnp.sum(present, dtype=jnp.int32)
-    return _reciprocal(present * sequences, dtype)
+    return _share(present, jnp.asarray(sequences, jnp.int32), dtype)
 
 
 def sequence_mean_token_mean(
@@ -77,7 +77,8 @@ def sequence_mean_token_mean(
 ) -> Float[Array, "B"]:
     """One over the number of sequences and over the row's own tokens."""
     of_sequence = sequence_mean_token_sum(where, group_ids, dtype, count_empty=count_empty)
-    return of_sequence * _reciprocal(masked_count(where, axis=-1), dtype)
+    tokens = masked_count(where, axis=-1)
+    return of_sequence * _share(tokens > 0, tokens, dtype)
 
 
 def sequence_mean_constant(
@@ -109,8 +110,7 @@ def prompt_mean(
     earlier = same & counted[None, :] & (rows[None, :] < rows[:, None])
     prompts = jnp.sum(counted & ~jnp.any(earlier, axis=1), dtype=jnp.int32)
     of_prompt = jnp.sum(jnp.where(same, tokens[None, :], 0), axis=1, dtype=jnp.int32)
-    present = tokens > 0
-    return _reciprocal(present * prompts, dtype) * _reciprocal(present * of_prompt, dtype)
+    return _share(tokens > 0, prompts, dtype) * _share(tokens > 0, of_prompt, dtype)
 
 
 WEIGHTS: dict[str, Callable[..., Float[Array, "B"]]] = {
@@ -126,6 +126,8 @@ WEIGHTS: dict[str, Callable[..., Float[Array, "B"]]] = {
 }
 
 
-def _reciprocal(counts: Int[Array, "B"], dtype: jnp.dtype) -> Float[Array, "B"]:
-    """One over each count; 0 for a count of 0."""
-    return jnp.where(counts > 0, 1 / jnp.maximum(counts, 1).astype(dtype), 0)
+def _share(
+    present: Bool[Array, "B"], count: Int[Array, "B"] | Int[Array, ""], dtype: jnp.dtype
+) -> Float[Array, "B"]:
+    """One over the count for the rows that are present, 0 for the others."""
+    return jnp.where(present, 1 / jnp.maximum(count, 1).astype(dtype), 0)
