@@ -114,6 +114,11 @@ def test_a_function_that_allocates_without_end_loses_its_worker_only():
         assert not pids(pool) & before
 
 
+def test_the_memory_limit_is_the_configured_one():
+    with make_pool("allocate_mib", memory_mib=256) as pool:
+        assert outcomes(pool.score(items("128", "300"))) == ["ok", "error: MemoryError"]
+
+
 @pytest.mark.parametrize(("name", "completion"), [("leave", "leave"), ("segfault", "x")])
 def test_a_worker_that_dies_is_a_crash_and_replaced(name, completion):
     with make_pool(name, "answer") as pool:
@@ -229,6 +234,15 @@ def test_a_field_cannot_take_the_place_of_an_argument():
 def test_any_text_goes_through(text):
     with make_pool("length") as pool:
         assert values(pool.score(items(text, "x"))) == [len(text), 1.0]
+
+
+def test_a_worker_that_stopped_reading_cannot_block_the_pool():
+    with make_pool("length", timeout_seconds=0.4) as pool:
+        pool.check()
+        (pid,) = pids(pool)
+        os.kill(pid, signal.SIGSTOP)
+        # More than a pipe holds.
+        assert outcomes(pool.score(items("a" * 1_000_000, "x"))) == ["timeout", "ok"]
 
 
 def test_workers_import_neither_jax_nor_numpy():
