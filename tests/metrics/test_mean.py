@@ -8,9 +8,11 @@ from hypothesis.extra import numpy as hnp
 
 from jaxgrpo.metrics.mean import Max, Mean, as_floats, merge
 
+# XLA flushes subnormals to zero.
+finite = st.floats(-100, 100, width=32, allow_subnormal=False)
 values_and_masks = hnp.array_shapes(max_dims=2, max_side=6).flatmap(
     lambda shape: st.tuples(
-        hnp.arrays(np.float32, shape, elements=st.floats(-100, 100, width=32)),
+        hnp.arrays(np.float32, shape, elements=finite),
         hnp.arrays(np.bool_, shape),
     )
 )
