@@ -30,6 +30,12 @@ class UserError(JaxgrpoError):
     exit_code = ExitCode.USER
 
 
+class Terminated(JaxgrpoError):
+    """Told to stop, and stopped after a good save: the same command goes on from there."""
+
+    exit_code = ExitCode.TERMINATED
+
+
 class HostError(JaxgrpoError):
     """Something is wrong with this host: disk, permissions, a missing device."""
 

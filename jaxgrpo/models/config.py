@@ -10,8 +10,8 @@ import jax.numpy as jnp
 class DecoderConfig:
     """A pre-norm decoder with RMSNorm, rotary positions, grouped-query attention and SwiGLU."""
 
-    vocabulary_size: int
-    """Tokens, special ones included."""
+    vocabulary_size: int = 0
+    """Tokens, special ones included; a run takes 0 for as many as its tokenizer has."""
     layers: int = 4
     """Decoder blocks."""
     hidden_size: int = 128
@@ -42,7 +42,9 @@ class DecoderConfig:
     """What the backward pass recomputes: nothing, all but matrix products, or every block."""
 
     def __post_init__(self) -> None:
-        for name in ("vocabulary_size", "layers", "hidden_size", "heads", "kv_heads", "mlp_size"):
+        if self.vocabulary_size < 0:
+            raise ValueError(f"vocabulary_size must not be negative, got {self.vocabulary_size}")
+        for name in ("layers", "hidden_size", "heads", "kv_heads", "mlp_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.heads % self.kv_heads:

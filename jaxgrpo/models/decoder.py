@@ -22,7 +22,7 @@ Attend = Callable[[Array, Array, Array], tuple[Array, Any]]
 def _matrix(
     rngs: nnx.Rngs, shape: tuple[int, ...], axes: tuple[str, ...], config: DecoderConfig
 ) -> nnx.Param:
-    """A weight whose columns keep the variance of what they read (fan-in, the next-to-last axis)."""
+    """A weight that keeps the variance of what it reads: scaled by its fan-in."""
     value = jax.random.normal(rngs.params(), shape, config.parameter_dtype) * shape[-2] ** -0.5
     return nnx.Param(value, out_sharding=axes)
 
@@ -108,7 +108,9 @@ class Decoder(nnx.Module):
     def __init__(self, config: DecoderConfig, rngs: nnx.Rngs) -> None:
         self.config = config
         shape, axes = (config.vocabulary_size, config.hidden_size), ("vocabulary", "embed")
-        embedding = jax.random.normal(rngs.params(), shape, config.parameter_dtype) * 0.02
+        # Tied, this gives logits of unit variance; the first norm makes up for any scale inside.
+        scale = config.hidden_size**-0.5
+        embedding = jax.random.normal(rngs.params(), shape, config.parameter_dtype) * scale
         self.embedding = nnx.Param(embedding, out_sharding=axes)
         self.blocks = Block(config, rngs)
         self.final_norm = _vector(1.0, (config.hidden_size,), ("norm",), config)

@@ -1,4 +1,4 @@
-"""Log-probabilities of tokens from hidden states, chunk by chunk: whole-batch logits never exist."""
+"""Log-probs of tokens from hidden states, chunk by chunk: whole-batch logits never exist."""
 
 import functools
 
@@ -84,13 +84,19 @@ def _chunked_backward(temperature: float, saved: tuple[Array, ...], cotangents: 
         rows, index = _rows(temperature, state, matrix, token)
         probs = jnp.exp(rows)
         # d log p_a = onehot(a) - p;  d H = -p (log p + H)
-        gradient = -probs * (d_log_prob[..., None] + d_entropy[..., None] * (rows + entropy[..., None]))
-        vocabulary = jnp.arange(rows.shape[-1], dtype=index.dtype).reshape((1,) * token.ndim + (-1,))
+        gradient = -probs * (
+            d_log_prob[..., None] + d_entropy[..., None] * (rows + entropy[..., None])
+        )
+        vocabulary = jnp.arange(rows.shape[-1], dtype=index.dtype).reshape(
+            (1,) * token.ndim + (-1,)
+        )
         gradient = gradient + jnp.where(index == vocabulary, d_log_prob[..., None], 0)
         gradient = gradient / temperature  # d logits
         d_state = jnp.matmul(gradient.astype(matrix.dtype), matrix.T).astype(state.dtype)
         d_matrix = jnp.einsum(
-            "btd,btv->dv", state, gradient.astype(state.dtype),
+            "btd,btv->dv",
+            state,
+            gradient.astype(state.dtype),
             preferred_element_type=matrix_gradient.dtype,
         )
         return matrix_gradient + d_matrix, d_state

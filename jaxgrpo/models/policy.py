@@ -120,7 +120,7 @@ def logits(
     positions: Int[Array, "B T"] | None = None,
     mask: Bool[Array, "B T"] | None = None,
 ) -> Float[Array, "B T V"]:
-    """Logits of every next token, for looking and for parity tests; training never makes them whole.
+    """Logits of every next token, for looking and for tests; training never makes them whole.
 
     Args:
       policy: config and parameters; gradients flow through the parameters.

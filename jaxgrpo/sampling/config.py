@@ -39,7 +39,7 @@ class SamplingConfig:
 
     @property
     def truncated(self) -> bool:
-        """Whether some tokens can't be sampled, so that the sampled distribution isn't the policy's."""
+        """Whether some tokens can't be sampled: then this isn't the policy's own distribution."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0 or self.temperature == 0
 
     def bucket(self, length: int) -> int:

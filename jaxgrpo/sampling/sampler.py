@@ -87,7 +87,7 @@ def left_pad(sequences: Sequence[Sequence[int]], width: int, pad_id: int) -> np.
 
 
 def row_keys(key: PRNGKeyArray, prompt_ids: Array, group_size: int) -> PRNGKeyArray:
-    """[P * G] keys, folded from the prompt's id and the sample's number: never from the row's place."""
+    """[P * G] keys, folded from prompt id and sample number, never from the row's place."""
 
     def fold(prompt_id: Array) -> PRNGKeyArray:
         prompt_key = jax.random.fold_in(key, prompt_id)
@@ -159,8 +159,8 @@ class Sampler:
             key=key,
             group_size=group_size,
         )
-        steps = self.config.max_new_tokens
-        for until in range(self.config.decode_chunk, steps + self.config.decode_chunk, self.config.decode_chunk):
+        steps, chunk = self.config.max_new_tokens, self.config.decode_chunk
+        for until in range(chunk, steps + chunk, chunk):
             state = self._advance(params, state, jnp.int32(min(until, steps)))
             if on_chunk is not None:
                 on_chunk()

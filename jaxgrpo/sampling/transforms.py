@@ -60,7 +60,7 @@ def min_p(rows: Rows, p: float) -> Rows:
 
 
 def transform(rows: Rows, config: SamplingConfig) -> Rows:
-    """The rows that `config` samples from: top-k, then top-p, then min-p, each where switched on."""
+    """The rows that `config` samples from: top-k, then top-p, then min-p, where switched on."""
     if config.top_k > 0:
         rows = top_k(rows, config.top_k)
     if config.top_p < 1:

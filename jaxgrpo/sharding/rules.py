@@ -10,7 +10,7 @@ MeshAxes = str | tuple[str, ...] | None
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AxisRules:
-    """From logical to mesh axes. Models name logical axes only, so a layout is changed here alone."""
+    """From logical to mesh axes. Models name logical axes only: a layout is changed here alone."""
 
     batch: MeshAxes = ("data", "fsdp")
     """Rows of a batch: every device that holds a parameter shard works on its own rows."""
@@ -50,7 +50,7 @@ class AxisRules:
             for axis in (entry,) if isinstance(entry, str) else entry or ():
                 if axis in owner:
                     raise ValueError(
-                        f"mesh axis {axis!r} would split both {owner[axis]!r} and {name!r} of {logical}"
+                        f"mesh axis {axis!r} would split {owner[axis]!r} and {name!r} of {logical}"
                     )
                 owner[axis] = str(name)
             entries.append(entry)

@@ -1,0 +1,59 @@
+"""`jaxgrpo VERB ...`: finds the verb's module, and turns errors into one line and an exit code."""
+
+import argparse
+import importlib
+import logging
+import sys
+from collections.abc import Sequence
+
+from jaxgrpo import __version__
+from jaxgrpo.core.errors import ExitCode, JaxgrpoError, closest
+
+VERBS = {
+    "train": "train a policy with GRPO from a config, or go on where that run stopped",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line; returns its exit code.
+
+    0 done, 2 bad config or command line, 75 stopped after a good save, 77 a host problem, 78
+    stopped on numbers, 79 nothing to do.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    # A verb's module is imported only when it is the one asked for: `verify` needs no JAX.
+    if words and not words[0].startswith("-"):
+        return _run(words[0], words[1:])
+    parser = argparse.ArgumentParser(
+        prog="jaxgrpo",
+        description="GRPO training in JAX, with provable divergence and clipping operators.",
+        epilog="\n".join(f"  {verb:<8} {what}" for verb, what in VERBS.items())
+        + "\n\n`jaxgrpo VERB --help` shows a verb's options and an example.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="jaxgrpo VERB ...",
+    )
+    parser.add_argument("--version", action="version", version=f"jaxgrpo {__version__}")
+    parser.parse_args(words)
+    parser.print_help()
+    return ExitCode.USER if not words else ExitCode.DONE
+
+
+def _run(verb: str, words: Sequence[str]) -> int:
+    if verb not in VERBS:
+        known = ", ".join(VERBS)
+        return _fail(f"no verb {verb!r}{closest(verb, VERBS)} (verbs: {known})", ExitCode.USER)
+    module = importlib.import_module(f"jaxgrpo.cli.{verb}")
+    try:
+        return module.main(words)
+    except JaxgrpoError as error:
+        return _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except BrokenPipeError:
+        return ExitCode.DONE
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"jaxgrpo: {message}", file=sys.stderr)
+    return code

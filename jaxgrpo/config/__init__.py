@@ -1,0 +1,22 @@
+"""A run from its YAML: typed, checked, and written back as it was resolved."""
+
+from jaxgrpo.config.experiment import (
+    Experiment,
+    ModelConfig,
+    RunConfig,
+    WarmupConfig,
+    read_objective,
+)
+from jaxgrpo.config.load import digest, dump, load, parse
+
+__all__ = [
+    "Experiment",
+    "ModelConfig",
+    "RunConfig",
+    "WarmupConfig",
+    "digest",
+    "dump",
+    "load",
+    "parse",
+    "read_objective",
+]

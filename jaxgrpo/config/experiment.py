@@ -1,0 +1,150 @@
+"""Everything that a run is, as one frozen dataclass of the rooms' own configs."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from jaxgrpo.advantages import ADVANTAGES
+from jaxgrpo.checkpoints import CheckpointConfig
+from jaxgrpo.core.choice import Choice
+from jaxgrpo.data import DataConfig
+from jaxgrpo.evaluation import EvaluationConfig
+from jaxgrpo.losses.config import LossConfig, make_objective
+from jaxgrpo.losses.objective import Objective
+from jaxgrpo.models import DecoderConfig
+from jaxgrpo.rewards import RewardConfig
+from jaxgrpo.rollouts import RolloutConfig
+from jaxgrpo.sharding import MeshConfig
+from jaxgrpo.training import OptimizerConfig, TrainingConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Where the policy starts: a folder, or a decoder with fresh parameters."""
+
+    path: str | None = None
+    """A Hugging Face folder (config.json and *.safetensors) to start from."""
+    decoder: DecoderConfig | None = None
+    """The shape of a fresh decoder; its vocabulary is the tokenizer's."""
+
+    def __post_init__(self) -> None:
+        if (self.path is None) == (self.decoder is None):
+            raise ValueError("give one of path and decoder")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WarmupConfig:
+    """A supervised stage before GRPO, on the task's own worked examples."""
+
+    steps: int = 0
+    """Optimiser steps; 0 leaves the stage out."""
+    batch_size: int = 64
+    """Worked examples a step."""
+    optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-3)
+    """Of this stage; GRPO starts with a fresh one."""
+
+    def __post_init__(self) -> None:
+        if self.steps < 0:
+            raise ValueError(f"steps must not be negative, got {self.steps}")
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {self.batch_size}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Where a run lives and what it leaves there."""
+
+    directory: str
+    """The run folder; a second start in it goes on where the first one stopped."""
+    record_every: int = 10
+    """Steps between two records of everything that an update saw; 0 writes none."""
+    records_to_keep: int = 20
+    """The newest so many records stay."""
+
+    def __post_init__(self) -> None:
+        for name in ("record_every", "records_to_keep"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        if not self.directory:
+            raise ValueError("directory must not be empty")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A run, whole. The resolved form of this is written into the run folder."""
+
+    seed: int = 0
+    """Of parameters, data order and sampling."""
+    tokenizer: str = "characters"
+    """The built-in character tokenizer, or a folder with a tokenizer.json."""
+    model: ModelConfig
+    """The policy."""
+    mesh: MeshConfig = MeshConfig()
+    """How devices are laid out."""
+    data: DataConfig
+    """Prompts to train and to evaluate on."""
+    rollout: RolloutConfig = RolloutConfig()
+    """Completions a step."""
+    rewards: RewardConfig
+    """What completions are worth."""
+    advantages: Choice = dataclasses.field(default_factory=lambda: Choice(name="group_normalised"))
+    """From rewards to advantages."""
+    loss: LossConfig = LossConfig()
+    """What a step descends."""
+    training: TrainingConfig = TrainingConfig()
+    """Steps, and optimiser steps within one."""
+    optimizer: OptimizerConfig = OptimizerConfig()
+    """Of the GRPO stage."""
+    warmup: WarmupConfig = WarmupConfig()
+    """A supervised stage before it."""
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """Held-out accuracy."""
+    checkpoints: CheckpointConfig = CheckpointConfig()
+    """How often the run is saved."""
+    run: RunConfig
+    """The run folder."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**31:
+            raise ValueError(f"seed must be in [0, 2**31), got {self.seed}")
+        prompts, parts = self.rollout.prompts_per_step, self.training.minibatches
+        if prompts % parts:
+            raise ValueError(
+                f"training.minibatches must divide rollout.prompts_per_step {prompts}, got {parts}"
+            )
+        rows = prompts // parts * self.rollout.group_size
+        if rows % self.training.micro_batches:
+            raise ValueError(
+                f"training.micro_batches must divide the {rows} rows of a minibatch, "
+                f"got {self.training.micro_batches}"
+            )
+        read_objective(self)
+        _named("advantages", lambda: bound_advantages(self))
+
+    @property
+    def rows_per_update(self) -> int:
+        """Completions in one optimiser step."""
+        return self.rollout.prompts_per_step * self.rollout.group_size // self.training.minibatches
+
+    @property
+    def optimizer_steps(self) -> int:
+        """Optimiser steps of the GRPO stage."""
+        return self.training.steps * self.training.updates
+
+
+def read_objective(experiment: Experiment) -> Objective:
+    """The objective of an experiment; names and options that don't fit are ValueErrors."""
+    return _named("loss", lambda: make_objective(experiment.loss))
+
+
+def bound_advantages(experiment: Experiment) -> Callable[..., Any]:
+    """The advantage function with its options."""
+    return ADVANTAGES.bind(experiment.advantages.name, **experiment.advantages.options)
+
+
+def _named(room: str, build: Callable[[], Any]) -> Any:
+    """`build()`, its look-up and option errors as a config error that names the room."""
+    try:
+        return build()
+    except (LookupError, TypeError) as error:
+        raise ValueError(f"{room}: {error.args[0]}") from error

@@ -1,0 +1,20 @@
+"""Prompts to completions to rewards to a batch, worked examples to a batch, and the record."""
+
+from jaxgrpo.rollouts.batches import minibatches, whole_batch
+from jaxgrpo.rollouts.collect import Rollout, RolloutConfig, collect, pad_prompts, score_texts
+from jaxgrpo.rollouts.records import SCHEMA_VERSION, read_record, write_record
+from jaxgrpo.rollouts.worked import worked_batch
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Rollout",
+    "RolloutConfig",
+    "collect",
+    "minibatches",
+    "pad_prompts",
+    "read_record",
+    "score_texts",
+    "whole_batch",
+    "worked_batch",
+    "write_record",
+]

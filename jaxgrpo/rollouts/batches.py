@@ -1,0 +1,65 @@
+"""A rollout as the batches of its optimiser steps: advantages, masks, and row weights."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from jaxgrpo.aggregation import row_weights
+from jaxgrpo.rollouts.collect import Rollout
+from jaxgrpo.sampling import SamplingConfig
+from jaxgrpo.training import Batch, TrainingConfig
+
+Advantages = Callable[..., Any]
+
+
+def whole_batch(rollout: Rollout, advantages: Advantages, sampling: SamplingConfig) -> Batch:
+    """All rows of a rollout as one batch; row weights are 0 until `minibatches` sets them.
+
+    Rows whose reward failed get advantage 0. Completions are cut to the bucket that holds the
+    longest, so that a few shapes serve every step.
+    """
+    completions, fan = rollout.completions, rollout.group_size
+    lengths = completions.lengths.astype(np.int32)
+    bucket = min(sampling.bucket(int(lengths.max())), sampling.max_new_tokens)
+    values = np.asarray(advantages(rollout.rewards, rollout.group_ids), np.float32)
+    return Batch(
+        prompt_tokens=np.repeat(rollout.padded.tokens, fan, axis=0),
+        prompt_lengths=np.repeat(rollout.padded.lengths, fan, axis=0),
+        completion_tokens=completions.tokens[:, :bucket],
+        completion_lengths=lengths,
+        trainable=np.arange(bucket)[None] < lengths[:, None],
+        behaviour_log_probs=completions.log_probs[:, :bucket],
+        advantages=values,
+        group_ids=rollout.group_ids,
+        row_weights=np.zeros(len(lengths), np.float32),
+    )
+
+
+def minibatches(
+    batch: Batch,
+    config: TrainingConfig,
+    *,
+    group_size: int,
+    seed: tuple[int, ...],
+    aggregation: str,
+    options: dict[str, Any],
+) -> Iterator[tuple[np.ndarray, Batch]]:
+    """The batches of each optimiser step in turn, with the rows they hold.
+
+    Groups are shuffled anew each epoch, from `seed` alone. Row weights are those of the step's own
+    rows: its denominators are counts over exactly what it trains on.
+    """
+    groups = batch.rows // group_size
+    if groups % config.minibatches:
+        raise ValueError(f"minibatches must divide {groups} groups, got {config.minibatches}")
+    for epoch in range(config.epochs):
+        order = np.random.default_rng([*seed, epoch]).permutation(groups)
+        if config.minibatches == 1:
+            order = np.arange(groups)
+        for share in np.split(order, config.minibatches):
+            rows = (share[:, None] * group_size + np.arange(group_size)).reshape(-1)
+            part = batch.take(rows)
+            weights = row_weights(aggregation, part.trainable, group_ids=part.group_ids, **options)
+            yield rows, dataclasses.replace(part, row_weights=np.asarray(weights))

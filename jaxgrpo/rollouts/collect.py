@@ -1,0 +1,166 @@
+"""One rollout: completions of some prompts, their texts, and what the rewards say of them."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from jaxtyping import Float, Int, PRNGKeyArray
+
+from jaxgrpo.data import Prompt
+from jaxgrpo.models import Params
+from jaxgrpo.rewards import RewardItem, RewardPool, Score
+from jaxgrpo.sampling import Completions, Prompts, Sampler, SamplingConfig, StopReason, left_pad
+from jaxgrpo.tokenizers import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RolloutConfig:
+    """How many completions a step learns from, and how they are drawn."""
+
+    prompts_per_step: int = 32
+    """Prompts a step, over all processes."""
+    group_size: int = 8
+    """Completions a prompt, G; advantages compare them with each other, so at least 2."""
+    sampling: SamplingConfig = SamplingConfig()
+    """The behaviour policy: the policy itself at some temperature."""
+
+    def __post_init__(self) -> None:
+        if self.prompts_per_step < 1:
+            raise ValueError(f"prompts_per_step must be at least 1, got {self.prompts_per_step}")
+        if self.group_size < 2:
+            raise ValueError(
+                f"group_size must be at least 2, got {self.group_size}: a completion is compared "
+                "with the others of its prompt"
+            )
+        if self.sampling.truncated:
+            raise ValueError(
+                "training samples from the whole distribution: set top_k 0, top_p 1, min_p 0 and a "
+                "temperature above 0; a truncated one biases every ratio (evaluation may have it)"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Rollout:
+    """P prompts and their P * G completions, those of one prompt side by side. On the host."""
+
+    prompts: Sequence[Prompt]
+    group_size: int
+    padded: Prompts
+    completions: Completions
+    texts: Sequence[str]
+    scores: Sequence[Score]
+    sampling_seconds: float
+    reward_seconds: float
+
+    @property
+    def rewards(self) -> Float[np.ndarray, " B"]:
+        """Weighted sum of the reward functions; nan where one failed."""
+        return np.array([score.total for score in self.scores], np.float32)
+
+    @property
+    def group_ids(self) -> Int[np.ndarray, " B"]:
+        """Which of the rollout's prompts each row belongs to."""
+        return np.repeat(np.arange(len(self.prompts), dtype=np.int32), self.group_size)
+
+    def metrics(self) -> dict[str, float]:
+        """What the rollout says before any update; fractions of rows, tokens, rewards."""
+        rewards = self.rewards.reshape(-1, self.group_size)
+        scored = ~np.isnan(rewards)
+        low = np.where(scored, rewards, np.inf).min(axis=1)
+        high = np.where(scored, rewards, -np.inf).max(axis=1)
+        lengths = self.completions.lengths
+        metrics = {
+            "reward/mean": _mean(rewards[scored]),
+            "reward/std": float(rewards[scored].std()) if scored.any() else float("nan"),
+            "reward/groups_informative": float(np.mean(high > low)),
+            "reward/failed_fraction": float(1 - scored.mean()),
+            "length/mean": float(lengths.mean()),
+            "length/max": float(lengths.max()),
+            "length/truncated_fraction": float(
+                np.mean(self.completions.stop_reasons == StopReason.LENGTH)
+            ),
+        }
+        names = sorted({name for score in self.scores for name in score.values})
+        for name in names:
+            values = np.array([score.values.get(name, np.nan) for score in self.scores])
+            metrics[f"reward/{name}"] = _mean(values[~np.isnan(values)])
+        return metrics
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if values.size else float("nan")
+
+
+def pad_prompts(prompts: Sequence[Prompt], config: SamplingConfig, pad_id: int) -> Prompts:
+    """Prompts as the sampler takes them, padded to the bucket of the longest."""
+    lengths = np.array([len(prompt.tokens) for prompt in prompts], np.int32)
+    width = config.bucket(int(lengths.max()))
+    ids = np.array([prompt.example.id for prompt in prompts], np.int32)
+    return Prompts(left_pad([prompt.tokens for prompt in prompts], width, pad_id), lengths, ids)
+
+
+def score_texts(
+    pool: RewardPool,
+    prompts: Sequence[Prompt],
+    texts: Sequence[str],
+    on_wait: Callable[[], None] | None = None,
+) -> list[Score]:
+    """The rewards of completions; row r belongs to prompt r // G."""
+    group_size = len(texts) // max(len(prompts), 1)
+    examples = [prompt.example for prompt in prompts for _ in range(group_size)]
+    items = [
+        RewardItem(
+            question=example.question,
+            completion=text,
+            answer=example.answer,
+            fields=example.fields,
+        )
+        for example, text in zip(examples, texts, strict=True)
+    ]
+    return pool.score(items, on_wait=on_wait)
+
+
+def collect(
+    sampler: Sampler,
+    params: Params,
+    prompts: Sequence[Prompt],
+    tokenizer: Tokenizer,
+    pool: RewardPool,
+    *,
+    key: PRNGKeyArray,
+    group_size: int,
+    on_tick: Callable[[], None] | None = None,
+) -> Rollout:
+    """Sample `group_size` completions of every prompt and score them.
+
+    Args:
+      sampler: draws them.
+      params: of the policy.
+      prompts: P of them.
+      tokenizer: turns tokens into the text that is scored; never back.
+      pool: scores it.
+      key: of this rollout.
+      group_size: G.
+      on_tick: called between chunks of decoding and while rewards are waited for; what it raises
+        ends the rollout, and nothing of it is kept.
+    """
+    start = time.perf_counter()
+    padded = pad_prompts(prompts, sampler.config, sampler.pad_id)
+    completions = sampler(params, padded, key=key, group_size=group_size, on_chunk=on_tick)
+    sampled = time.perf_counter()
+    texts = [
+        tokenizer.decode(row[:length].tolist())
+        for row, length in zip(completions.tokens, completions.lengths, strict=True)
+    ]
+    scores = score_texts(pool, prompts, texts, on_tick)
+    return Rollout(
+        prompts=prompts,
+        group_size=group_size,
+        padded=padded,
+        completions=completions,
+        texts=texts,
+        scores=scores,
+        sampling_seconds=sampled - start,
+        reward_seconds=time.perf_counter() - sampled,
+    )

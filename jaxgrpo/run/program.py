@@ -1,0 +1,175 @@
+"""Everything a run needs, built and checked from its experiment before anything is written."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import optax
+from jax.sharding import Mesh
+from jaxtyping import Array
+
+from jaxgrpo.config import Experiment, read_objective
+from jaxgrpo.config.experiment import bound_advantages
+from jaxgrpo.core.errors import UserError
+from jaxgrpo.data import EncodedSource, encode, open_source
+from jaxgrpo.losses.config import LossConfig, make_objective
+from jaxgrpo.losses.objective import Objective
+from jaxgrpo.models import DecoderConfig, Params
+from jaxgrpo.sampling import Sampler
+from jaxgrpo.sharding import batch_sharding, build_mesh, row_shards
+from jaxgrpo.tokenizers import Tokenizer
+from jaxgrpo.tokenizers import load as load_tokenizer
+from jaxgrpo.training import (
+    Batch,
+    TokenTrace,
+    TrainState,
+    make_loss,
+    make_optimizer,
+    make_trace,
+    make_update_step,
+    score,
+)
+
+Update = Callable[[TrainState, Batch], tuple[TrainState, dict[str, Any]]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Program:
+    """The compiled functions and the data of a run; holds no state of it."""
+
+    experiment: Experiment
+    mesh: Mesh
+    tokenizer: Tokenizer
+    model: DecoderConfig
+    train_prompts: EncodedSource
+    eval_prompts: EncodedSource | None
+    objective: Objective
+    advantages: Callable[..., Array]
+    sampler: Sampler
+    eval_sampler: Sampler
+    optimizer: optax.GradientTransformation
+    warmup_optimizer: optax.GradientTransformation
+    update: Update
+    warmup_update: Update
+    score: Callable[[Params, Batch], Array]
+    """Log-probs [B, T] of a whole rollout, a minibatch at a time."""
+    trace: Callable[[Params, Batch], TokenTrace]
+
+    def place(self, batch: Batch) -> Batch:
+        """The batch on its devices, rows shared out."""
+        return jax.device_put(batch, batch_sharding(self.mesh))
+
+    def compiled_programs(self) -> dict[str, int]:
+        """How many programs each jitted function has compiled; steady after warm-up."""
+        jitted: dict[str, Any] = {
+            "update": self.update,
+            "warmup_update": self.warmup_update,
+            "score": self.score,
+            "trace": self.trace,
+        }
+        counts = {name: function._cache_size() for name, function in jitted.items()}
+        counts["sampler"] = self.sampler.compiled_programs()
+        counts["eval_sampler"] = self.eval_sampler.compiled_programs()
+        return counts
+
+
+def build_program(experiment: Experiment) -> Program:
+    """Build it all; nothing is written, and parameters don't exist yet.
+
+    Raises:
+      UserError: data, tokenizer, mesh or batch sizes don't fit.
+    """
+    mesh = build_mesh(experiment.mesh)
+    tokenizer = load_tokenizer(experiment.tokenizer)
+    model = resolve_model(experiment, tokenizer)
+    _check_rows(experiment, mesh)
+    objective = read_objective(experiment)
+    rollout, training, evaluation = experiment.rollout, experiment.training, experiment.evaluation
+    temperature = rollout.sampling.temperature
+    make_sampler = functools.partial(
+        Sampler, model, stop_ids=tokenizer.stop_ids, pad_id=tokenizer.pad_id, mesh=mesh
+    )
+    scoring = {"temperature": temperature, "chunk_tokens": training.chunk_tokens}
+    optimizer = make_optimizer(experiment.optimizer, experiment.optimizer_steps)
+    warmup_optimizer = make_optimizer(experiment.warmup.optimizer, experiment.warmup.steps)
+    # Supervised learning is REINFORCE on worked examples with every advantage 1.
+    warmup_objective = make_objective(LossConfig(name="reinforce"))
+    warmup_loss = make_loss(model, warmup_objective, chunk_tokens=training.chunk_tokens)
+    return Program(
+        experiment=experiment,
+        mesh=mesh,
+        tokenizer=tokenizer,
+        model=model,
+        train_prompts=_prompts(experiment, tokenizer, "train"),
+        eval_prompts=_prompts(experiment, tokenizer, "eval") if experiment.data.eval else None,
+        objective=objective,
+        advantages=bound_advantages(experiment),
+        sampler=make_sampler(rollout.sampling),
+        eval_sampler=make_sampler(evaluation.sampling),
+        optimizer=optimizer,
+        warmup_optimizer=warmup_optimizer,
+        update=jax.jit(
+            make_update_step(
+                make_loss(model, objective, **scoring),
+                optimizer,
+                micro_batches=training.micro_batches,
+            ),
+            donate_argnums=0,
+        ),
+        warmup_update=jax.jit(make_update_step(warmup_loss, warmup_optimizer), donate_argnums=0),
+        score=jax.jit(lambda params, batch: score(model, params, batch, **scoring)[0]),
+        trace=jax.jit(make_trace(model, objective, **scoring)),
+    )
+
+
+def resolve_model(experiment: Experiment, tokenizer: Tokenizer) -> DecoderConfig:
+    """The decoder of an experiment, its vocabulary taken from the tokenizer where it isn't given.
+
+    Raises:
+      UserError: the model's vocabulary is smaller than the tokenizer's.
+    """
+    decoder = experiment.model.decoder
+    assert decoder is not None, "a config without a decoder has a path, resolved by its folder"
+    if not decoder.vocabulary_size:
+        decoder = dataclasses.replace(decoder, vocabulary_size=tokenizer.vocab_size)
+    if decoder.vocabulary_size < tokenizer.vocab_size:
+        raise UserError(
+            f"model.decoder.vocabulary_size must hold the tokenizer's {tokenizer.vocab_size} ids, "
+            f"got {decoder.vocabulary_size}"
+        )
+    return decoder
+
+
+def _prompts(experiment: Experiment, tokenizer: Tokenizer, split: Any) -> EncodedSource:
+    data = experiment.data
+    config = data.train if split == "train" else data.eval
+    assert config is not None
+    return encode(
+        open_source(config, seed=experiment.seed, split=split),
+        tokenizer,
+        template=data.template,
+        max_prompt_tokens=data.max_prompt_tokens,
+        on_long=data.on_long_prompt,
+    )
+
+
+def _check_rows(experiment: Experiment, mesh: Mesh) -> None:
+    """Every array of rows must split evenly over the devices that hold rows."""
+    shards = row_shards(mesh)
+    counts = {
+        "rows of a micro-batch (rollout.prompts_per_step * rollout.group_size / "
+        "training.minibatches / training.micro_batches)": experiment.rows_per_update
+        // experiment.training.micro_batches,
+    }
+    if experiment.warmup.steps:
+        counts["rows of warmup.batch_size"] = experiment.warmup.batch_size
+    for what, rows in counts.items():
+        if rows % shards:
+            fitting = math.gcd(rows, shards)
+            raise UserError(
+                f"{rows} {what} do not split over the mesh's {shards} row shards (data * fsdp); "
+                f"choose a multiple of {shards}, or a mesh with {fitting}"
+            )

@@ -1,0 +1,185 @@
+"""One step of each stage: from prompts to a new train state and what to log about it."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from jaxgrpo.core.errors import NumbersError
+from jaxgrpo.data import Prompt
+from jaxgrpo.metrics.mean import as_floats, merge
+from jaxgrpo.models import Params
+from jaxgrpo.rewards import RewardPool
+from jaxgrpo.rollouts import Rollout, collect, minibatches, whole_batch, worked_batch
+from jaxgrpo.run.program import Program
+from jaxgrpo.training import Batch, TokenTrace, TrainState
+
+
+@dataclasses.dataclass(frozen=True)
+class StepResult:
+    """What a GRPO step leaves behind."""
+
+    state: TrainState
+    values: dict[str, float]
+    rollout: Rollout
+    batch: Batch
+    trace: TokenTrace | None
+    """On the host, each row as its last optimiser step saw it; only where asked for."""
+
+
+def warmup_step(
+    program: Program, state: TrainState, prompts: Sequence[Prompt]
+) -> tuple[TrainState, dict[str, float]]:
+    """One supervised step on worked examples."""
+    start = time.perf_counter()
+    batch = worked_batch(prompts, program.tokenizer, program.experiment.rollout.sampling)
+    state, metrics = program.warmup_update(state, program.place(batch))
+    values = as_floats(metrics)
+    kept = ("loss/total", "entropy/mean", "grad/norm")
+    seconds = time.perf_counter() - start
+    tokens = int(np.sum(batch.completion_lengths))
+    return state, {
+        **{name: values[name] for name in kept},
+        "time/update": seconds,
+        "tokens/second": tokens / seconds,
+    }
+
+
+def grpo_step(
+    program: Program,
+    pool: RewardPool,
+    state: TrainState,
+    reference: Params | None,
+    prompts: Sequence[Prompt],
+    *,
+    key: PRNGKeyArray,
+    step: int,
+    traced: bool,
+    on_tick: Callable[[], None],
+) -> StepResult:
+    """Sample, score, and learn from it in one or several optimiser steps.
+
+    Args:
+      program: of the run.
+      pool: scores completions.
+      state: donated; gone when this returns.
+      reference: frozen parameters of the penalty, or None.
+      prompts: of this step.
+      key: of the run; the step is folded in.
+      step: number of this step, from 0.
+      traced: whether to look at every token before each optimiser step, for the record.
+      on_tick: called while sampling and scoring; what it raises ends the step with nothing done.
+
+    Raises:
+      NumbersError: too many rewards failed; the state is untouched.
+    """
+    experiment = program.experiment
+    start = time.perf_counter()
+    rollout = collect(
+        program.sampler,
+        state.params,
+        prompts,
+        program.tokenizer,
+        pool,
+        key=jax.random.fold_in(key, step),
+        group_size=experiment.rollout.group_size,
+        on_tick=on_tick,
+    )
+    values = rollout.metrics()
+    _refuse_failed(rollout, values, experiment.rewards.max_failed_fraction)
+    updating = time.perf_counter()
+    batch = _batch(program, state.params, reference, rollout)
+    traces: list[tuple[np.ndarray, TokenTrace]] = []
+    logged = []
+    parts = minibatches(
+        batch,
+        experiment.training,
+        group_size=rollout.group_size,
+        seed=(experiment.seed, step),
+        aggregation=experiment.loss.aggregation.name,
+        options=experiment.loss.aggregation.options,
+    )
+    for rows, part in parts:
+        placed = program.place(part)
+        if traced:
+            traces.append((rows, jax.device_get(program.trace(state.params, placed))))
+        state, metrics = program.update(state, placed)
+        logged.append(metrics)
+    # Later optimiser steps have moved the policy: only the first one meets the sampler's own.
+    later = [
+        {name: metric for name, metric in metrics.items() if not name.startswith("mismatch/")}
+        for metrics in logged[1:]
+    ]
+    values |= as_floats(merge([logged[0], *later]))
+    end = time.perf_counter()
+    tokens = int(rollout.completions.lengths.sum())
+    values |= {
+        "time/rollout": rollout.sampling_seconds,
+        "time/reward": rollout.reward_seconds,
+        "time/update": end - updating,
+        "time/step": end - start,
+        "tokens/second": tokens / (end - start),
+        "tokens/step": tokens,
+    }
+    trace = _gathered(traces, batch) if traced else None
+    return StepResult(state, values, rollout, batch, trace)
+
+
+def _batch(program: Program, params: Params, reference: Params | None, rollout: Rollout) -> Batch:
+    """The rollout's rows with the anchor and reference log-probs that its updates need."""
+    experiment = program.experiment
+    batch = whole_batch(rollout, program.advantages, experiment.rollout.sampling)
+    anchor = experiment.training.anchor
+    single = experiment.training.updates == 1
+    if anchor == "behaviour" or (anchor == "auto" and not single):
+        batch = dataclasses.replace(batch, anchor_log_probs=batch.behaviour_log_probs)
+    elif not single:
+        batch = dataclasses.replace(batch, anchor_log_probs=_scored(program, params, batch))
+    # With a single optimiser step the anchor is the live policy, and no pass is spent on it.
+    if reference is not None:
+        batch = dataclasses.replace(batch, reference_log_probs=_scored(program, reference, batch))
+    return batch
+
+
+def _scored(program: Program, params: Params, batch: Batch) -> np.ndarray:
+    """Log-probs of every row, as many rows at once as an update's micro-batch has."""
+    experiment = program.experiment
+    size = experiment.rows_per_update // experiment.training.micro_batches
+    parts = [batch.take(slice(first, first + size)) for first in range(0, batch.rows, size)]
+    return np.concatenate(
+        [jax.device_get(program.score(params, program.place(part))) for part in parts]
+    )
+
+
+def _gathered(traces: Sequence[tuple[np.ndarray, TokenTrace]], batch: Batch) -> TokenTrace:
+    """Every row's trace at its place; of several epochs the last one stays."""
+    shape = batch.completion_tokens.shape
+    whole = jax.tree.map(lambda leaf: np.zeros(shape, leaf.dtype), traces[0][1])
+
+    def put(target: Any, rows: np.ndarray, leaf: Any) -> None:
+        target[rows] = leaf
+
+    for rows, trace in traces:
+        jax.tree.map(lambda target, leaf, rows=rows: put(target, rows, leaf), whole, trace)
+    return whole
+
+
+def _refuse_failed(rollout: Rollout, values: dict[str, float], limit: float) -> None:
+    if values["reward/failed_fraction"] <= limit:
+        return
+    counts: dict[str, int] = {}
+    for score in rollout.scores:
+        for name, outcome in score.outcomes.items():
+            if np.isnan(score.values[name]):
+                counts[f"{name}: {outcome}"] = counts.get(f"{name}: {outcome}", 0) + 1
+    worst = ", ".join(
+        f"{what} ({n}x)" for what, n in sorted(counts.items(), key=lambda x: -x[1])[:3]
+    )
+    raise NumbersError(
+        f"{values['reward/failed_fraction']:.0%} of rewards failed, rewards.max_failed_fraction is "
+        f"{limit:.0%}: {worst}"
+    )

@@ -1,0 +1,42 @@
+"""A look at a batch token by token, for records: what the update is about to do, and why."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+from jaxtyping import Array, Float, Int
+
+from jaxgrpo.losses.objective import Objective
+from jaxgrpo.models import DecoderConfig, Params
+from jaxgrpo.training.batch import Batch
+from jaxgrpo.training.loss import score
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TokenTrace:
+    """Per token: log-prob and entropy under the trainer's policy, gradient weight and `Reason`."""
+
+    log_probs: Float[Array, "B T"]
+    entropies: Float[Array, "B T"]
+    gradient_weights: Float[Array, "B T"]
+    reasons: Int[Array, "B T"]
+
+
+def make_trace(
+    model: DecoderConfig,
+    objective: Objective,
+    *,
+    temperature: float = 1.0,
+    chunk_tokens: int = 4096,
+) -> Callable[[Params, Batch], TokenTrace]:
+    """`(params, batch) -> TokenTrace`: run before an update, it shows what that update sees."""
+
+    def trace(params: Params, batch: Batch) -> TokenTrace:
+        log_probs, entropies = score(
+            model, params, batch, temperature=temperature, chunk_tokens=chunk_tokens
+        )
+        weights, reasons = objective.gradient_weights(log_probs, batch.token_inputs())
+        return TokenTrace(log_probs, entropies, weights, reasons)
+
+    return trace
