@@ -164,7 +164,7 @@ def _first(error: ValidationError) -> str:
     where = ".".join(str(part) for part in detail["loc"]) or "config"
     if detail["type"] == "missing":
         return f"{where} is missing"
-    if "error" in detail.get("ctx", {}):  # raised by a __post_init__ of ours
-        return f"{where}: {detail['ctx']['error']}"
+    if raised := detail.get("ctx", {}).get("error"):  # by a __post_init__ of ours
+        return f"{where}: {raised}"
     message = detail["msg"][0].lower() + detail["msg"][1:]
     return f"{where}: {message}, got {detail['input']!r}"

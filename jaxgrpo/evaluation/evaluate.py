@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from jaxgrpo.data import Prompt
+from jaxgrpo.data import EncodedSource, Prompt
 from jaxgrpo.models import Params
 from jaxgrpo.rewards import RewardPool
 from jaxgrpo.rollouts import collect
@@ -73,7 +73,7 @@ class Evaluation:
 def evaluate(
     sampler: Sampler,
     params: Params,
-    prompts: Sequence[Prompt],
+    prompts: EncodedSource,
     tokenizer: Tokenizer,
     pool: RewardPool,
     *,
@@ -138,6 +138,6 @@ def evaluate(
     )
 
 
-def _batches(prompts: Sequence[Prompt], size: int) -> list[list[Prompt]]:
+def _batches(prompts: EncodedSource, size: int) -> list[list[Prompt]]:
     every = [prompts[index] for index in range(len(prompts))]
     return [every[start : start + size] for start in range(0, len(every), size)]

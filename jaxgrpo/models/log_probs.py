@@ -1,6 +1,7 @@
 """Log-probs of tokens from hidden states, chunk by chunk: whole-batch logits never exist."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -46,11 +47,15 @@ def token_log_probs(
     states = jnp.pad(states, ((0, 0), (0, padding), (0, 0)))
     tokens = jnp.pad(tokens, ((0, 0), (0, padding)))
     chunks = (length + padding) // width
-    split = [x.reshape(batch, chunks, width, *x.shape[2:]).swapaxes(0, 1) for x in (states, tokens)]
-    # [chunks, B, width]
-    log_probs, entropies = _chunked(temperature, split[0], matrix, split[1])
-    joined = [x.swapaxes(0, 1).reshape(batch, -1)[:, :length] for x in (log_probs, entropies)]
-    return joined[0], joined[1]
+
+    def split(x: Array) -> Array:  # [B, T, ...] -> [chunks, B, width, ...]
+        return x.reshape(batch, chunks, width, *x.shape[2:]).swapaxes(0, 1)
+
+    def join(x: Array) -> Array:  # [chunks, B, width] -> [B, T]
+        return x.swapaxes(0, 1).reshape(batch, -1)[:, :length]
+
+    outputs: Any = _chunked(temperature, split(states), matrix, split(tokens))
+    return join(outputs[0]), join(outputs[1])
 
 
 def _rows(temperature: float, states: Array, matrix: Array, tokens: Array) -> tuple[Array, Array]:
@@ -71,8 +76,10 @@ def _chunked(
     return jax.lax.map(body, (states, tokens))
 
 
-def _chunked_forward(temperature: float, states: Array, matrix: Array, tokens: Array):
-    outputs = _chunked(temperature, states, matrix, tokens)
+def _chunked_forward(
+    temperature: float, states: Array, matrix: Array, tokens: Array
+) -> tuple[Any, tuple[Array, ...]]:
+    outputs: Any = _chunked(temperature, states, matrix, tokens)
     return outputs, (states, matrix, tokens, outputs[1])
 
 

@@ -24,7 +24,7 @@ def whole_batch(rollout: Rollout, advantages: Advantages, sampling: SamplingConf
     lengths = completions.lengths.astype(np.int32)
     bucket = min(sampling.bucket(int(lengths.max())), sampling.max_new_tokens)
     values = np.asarray(advantages(rollout.rewards, rollout.group_ids), np.float32)
-    return Batch(
+    fields: dict[str, Any] = dict(
         prompt_tokens=np.repeat(rollout.padded.tokens, fan, axis=0),
         prompt_lengths=np.repeat(rollout.padded.lengths, fan, axis=0),
         completion_tokens=completions.tokens[:, :bucket],
@@ -35,6 +35,7 @@ def whole_batch(rollout: Rollout, advantages: Advantages, sampling: SamplingConf
         group_ids=rollout.group_ids,
         row_weights=np.zeros(len(lengths), np.float32),
     )
+    return Batch(**fields)
 
 
 def minibatches(

@@ -122,7 +122,8 @@ def write_record(
 def _write(path: pathlib.Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     text = json.dumps(_finite(header), allow_nan=False, ensure_ascii=False).encode()
     buffer = io.BytesIO()
-    np.savez(buffer, header=np.frombuffer(text, np.uint8), **arrays)
+    everything: dict[str, Any] = {"header": np.frombuffer(text, np.uint8), **arrays}
+    np.savez(buffer, **everything)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_bytes(buffer.getvalue())

@@ -1,7 +1,9 @@
 """Worked examples as a batch: supervised learning is REINFORCE with every advantage 1."""
 
 from collections.abc import Sequence
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxgrpo.aggregation import row_weights
@@ -38,7 +40,7 @@ def worked_batch(prompts: Sequence[Prompt], tokenizer: Tokenizer, config: Sampli
         row[: len(ids)] = ids
     padded = pad_prompts(prompts, config, tokenizer.pad_id)
     rows = len(prompts)
-    return Batch(
+    fields: dict[str, Any] = dict(
         prompt_tokens=padded.tokens,
         prompt_lengths=padded.lengths,
         completion_tokens=tokens,
@@ -47,5 +49,6 @@ def worked_batch(prompts: Sequence[Prompt], tokenizer: Tokenizer, config: Sampli
         behaviour_log_probs=np.zeros(trainable.shape, np.float32),
         advantages=np.ones(rows, np.float32),
         group_ids=np.arange(rows, dtype=np.int32),
-        row_weights=np.asarray(row_weights("token_mean", trainable)),
+        row_weights=np.asarray(row_weights("token_mean", jnp.asarray(trainable))),
     )
+    return Batch(**fields)

@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from jaxgrpo.checkpoints import Checkpoints
 from jaxgrpo.config import Experiment, digest
 from jaxgrpo.core.errors import NumbersError, Terminated
@@ -22,7 +24,7 @@ from jaxgrpo.run.program import Program, build_program
 from jaxgrpo.run.progress import Stage
 from jaxgrpo.run.signals import StopRequest
 from jaxgrpo.run.step import StepResult, grpo_step, warmup_step
-from jaxgrpo.training import TrainState, learning_rate
+from jaxgrpo.training import OptimizerConfig, TrainState, learning_rate
 
 _SAMPLES_SHOWN = 3
 
@@ -139,13 +141,12 @@ class _Run:
     def _warm_up(self) -> None:
         config = self.experiment.warmup
         batches = self._prompts("warmup", config.batch_size)
-        rate = learning_rate(config.optimizer, config.steps)
         for step in range(self.at.progress.step, config.steps):
             self._save_if_due()
             self.stop.check()
             state, values = warmup_step(self.program, self.at.state, next(batches))
             _refuse_nan(values, step + 1)
-            values["optimizer/learning_rate"] = float(rate(step))
+            values["optimizer/learning_rate"] = _rate(config.optimizer, config.steps, step)
             self.logs.warmup_step(step + 1, values)
             self._advance(state, step=step + 1, data=batches.get_state())
             self.observer.warmup_step(step + 1, config.steps, values)
@@ -197,8 +198,10 @@ class _Run:
         values, config = result.values, self.experiment.training
         _refuse_nan(values, step)
         _refuse_mismatch(values, config.max_mismatch)
-        rate = learning_rate(self.experiment.optimizer, self.experiment.optimizer_steps)
-        values["optimizer/learning_rate"] = float(rate(step * config.updates - 1))
+        updates = step * config.updates
+        values["optimizer/learning_rate"] = _rate(
+            self.experiment.optimizer, self.experiment.optimizer_steps, updates - 1
+        )
         if result.trace is not None:
             write_record(
                 self.folder.record(step),
@@ -283,6 +286,10 @@ def _facts(evaluation: Evaluation) -> dict[str, Any]:
         "reward_mean": evaluation.reward_mean,
         "truncated_fraction": evaluation.truncated_fraction,
     }
+
+
+def _rate(config: OptimizerConfig, total_steps: int, step: int) -> float:
+    return float(np.asarray(learning_rate(config, total_steps)(step)))
 
 
 def _refuse_nan(values: Mapping[str, float], step: int) -> None:

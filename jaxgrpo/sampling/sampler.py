@@ -8,6 +8,7 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -125,7 +126,8 @@ class Sampler:
 
     def compiled_programs(self) -> int:
         """How many programs have been compiled so far; steady once every bucket was seen."""
-        return self._start._cache_size() + self._advance._cache_size()
+        jitted: list[Any] = [self._start, self._advance]
+        return sum(function._cache_size() for function in jitted)
 
     def __call__(
         self,

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 from jax.sharding import AxisType, Mesh
@@ -51,7 +52,7 @@ class MeshConfig:
         return sizes[0], sizes[1], sizes[2]
 
 
-def build_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
+def build_mesh(config: MeshConfig, devices: Sequence[Any] | None = None) -> Mesh:
     """The mesh over `devices` (all of them by default), its axes propagated by the compiler.
 
     Raises:

@@ -41,7 +41,8 @@ def abstract_train_state(
         params,
         transform_non_params=scalar,
     )
-    return TrainState(params, opt_state, scalar(jax.ShapeDtypeStruct((), jnp.int32)))
+    step: Any = scalar(jax.ShapeDtypeStruct((), jnp.int32))
+    return TrainState(params, opt_state, step)
 
 
 def init_train_state(
