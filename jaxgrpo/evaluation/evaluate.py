@@ -69,6 +69,16 @@ class Evaluation:
         """Correct completions."""
         return sum(item.correct for item in self.items)
 
+    def facts(self) -> dict[str, float]:
+        """The numbers of it that a summary keeps."""
+        return {
+            "accuracy": self.accuracy,
+            "correct": self.correct,
+            "completions": len(self.items),
+            "reward_mean": self.reward_mean,
+            "truncated_fraction": self.truncated_fraction,
+        }
+
 
 def evaluate(
     sampler: Sampler,

@@ -9,13 +9,13 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from jaxgrpo.core.errors import NumbersError
 from jaxgrpo.data import Prompt
 from jaxgrpo.metrics.mean import as_floats, merge
 from jaxgrpo.models import Params
 from jaxgrpo.rewards import RewardPool
 from jaxgrpo.rollouts import Rollout, collect, minibatches, whole_batch, worked_batch
 from jaxgrpo.run.program import Program
+from jaxgrpo.run.refusals import refuse_failed
 from jaxgrpo.training import Batch, TokenTrace, TrainState
 
 
@@ -90,7 +90,7 @@ def grpo_step(
         on_tick=on_tick,
     )
     values = rollout.metrics()
-    _refuse_failed(rollout, values, experiment.rewards.max_failed_fraction)
+    refuse_failed(rollout, values, experiment.rewards.max_failed_fraction)
     updating = time.perf_counter()
     batch = _batch(program, state.params, reference, rollout)
     traces: list[tuple[np.ndarray, TokenTrace]] = []
@@ -166,20 +166,3 @@ def _gathered(traces: Sequence[tuple[np.ndarray, TokenTrace]], batch: Batch) -> 
     for rows, trace in traces:
         jax.tree.map(lambda target, leaf, rows=rows: put(target, rows, leaf), whole, trace)
     return whole
-
-
-def _refuse_failed(rollout: Rollout, values: dict[str, float], limit: float) -> None:
-    if values["reward/failed_fraction"] <= limit:
-        return
-    counts: dict[str, int] = {}
-    for score in rollout.scores:
-        for name, outcome in score.outcomes.items():
-            if np.isnan(score.values[name]):
-                counts[f"{name}: {outcome}"] = counts.get(f"{name}: {outcome}", 0) + 1
-    worst = ", ".join(
-        f"{what} ({n}x)" for what, n in sorted(counts.items(), key=lambda x: -x[1])[:3]
-    )
-    raise NumbersError(
-        f"{values['reward/failed_fraction']:.0%} of rewards failed, rewards.max_failed_fraction is "
-        f"{limit:.0%}: {worst}"
-    )

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from jaxgrpo.run.observer import Observer
 from jaxgrpo.run.plan import make_plan
 from jaxgrpo.run.program import Program, build_program
 from jaxgrpo.run.progress import Stage
+from jaxgrpo.run.refusals import refuse_mismatch, refuse_nan
 from jaxgrpo.run.signals import StopRequest
 from jaxgrpo.run.step import StepResult, grpo_step, warmup_step
 from jaxgrpo.training import OptimizerConfig, TrainState, learning_rate
@@ -145,7 +145,7 @@ class _Run:
             self._save_if_due()
             self.stop.check()
             state, values = warmup_step(self.program, self.at.state, next(batches))
-            _refuse_nan(values, step + 1)
+            refuse_nan(values, step + 1)
             values["optimizer/learning_rate"] = _rate(config.optimizer, config.steps, step)
             self.logs.warmup_step(step + 1, values)
             self._advance(state, step=step + 1, data=batches.get_state())
@@ -160,7 +160,7 @@ class _Run:
             self._advance(
                 self.at.state,
                 evaluated=0,
-                eval_start=_facts(evaluation),
+                eval_start=evaluation.facts(),
                 samples_start=[dataclasses.asdict(x) for x in evaluation.items[:_SAMPLES_SHOWN]],
             )
         self.observer.note(
@@ -196,8 +196,8 @@ class _Run:
 
     def _finish_step(self, step: int, result: StepResult, batches: PromptBatches[Prompt]) -> None:
         values, config = result.values, self.experiment.training
-        _refuse_nan(values, step)
-        _refuse_mismatch(values, config.max_mismatch)
+        refuse_nan(values, step)
+        refuse_mismatch(values, config.max_mismatch)
         updates = step * config.updates
         values["optimizer/learning_rate"] = _rate(
             self.experiment.optimizer, self.experiment.optimizer_steps, updates - 1
@@ -245,7 +245,7 @@ class _Run:
             on_tick=self.stop.check,
             on_progress=lambda done, total: self.observer.evaluating(label, done, total),
         )
-        self.logs.evaluation(progress.step if progress.stage == "grpo" else 0, _facts(evaluation))
+        self.logs.evaluation(progress.step if progress.stage == "grpo" else 0, evaluation.facts())
         self.latest["eval/accuracy"] = evaluation.accuracy
         self.observer.evaluated(label, evaluation)
         return evaluation
@@ -259,7 +259,7 @@ class _Run:
             "run_id": self.folder.path.name,
             "config_digest": self.identity,
             "eval_start": progress.eval_start,
-            "eval_end": None if evaluation is None else _facts(evaluation),
+            "eval_end": None if evaluation is None else evaluation.facts(),
             "reward_start": progress.reward_start,
             "reward_end": progress.reward_end,
             "steps": progress.step,
@@ -278,30 +278,5 @@ class _Run:
         return summary
 
 
-def _facts(evaluation: Evaluation) -> dict[str, Any]:
-    return {
-        "accuracy": evaluation.accuracy,
-        "correct": evaluation.correct,
-        "completions": len(evaluation.items),
-        "reward_mean": evaluation.reward_mean,
-        "truncated_fraction": evaluation.truncated_fraction,
-    }
-
-
 def _rate(config: OptimizerConfig, total_steps: int, step: int) -> float:
     return float(np.asarray(learning_rate(config, total_steps)(step)))
-
-
-def _refuse_nan(values: Mapping[str, float], step: int) -> None:
-    for name in ("loss/total", "grad/norm"):
-        if not math.isfinite(values[name]):
-            raise NumbersError(f"{name} is {values[name]} at step {step}")
-
-
-def _refuse_mismatch(values: Mapping[str, float], limit: float) -> None:
-    found = values["mismatch/mean_abs"]
-    if limit and found > limit:
-        raise NumbersError(
-            f"sampler and trainer differ by {found:.3g} nats a token, training.max_mismatch is "
-            f"{limit:.3g}"
-        )

@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m jaxgrpo.bench NAME [--json FILE]`, each figure with the machine's own."""
