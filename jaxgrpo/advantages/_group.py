@@ -62,7 +62,7 @@ def group_normalised(
     # In units of the span: squares of the rewards themselves leave float32 beyond 1e-19 and 1e19.
     unit = group.centred / group.span
     squares = _statistics.group_sum(unit * unit, group_ids)
-    variance = squares / jnp.maximum(group.count - ddof, 1).astype(squares.dtype)
+    variance = squares / jnp.maximum(group.size - ddof, 1).astype(squares.dtype)
     std = group.span * jnp.sqrt(jnp.where(group.informative, variance, 1))
     return (group.centred / (std + eps)).astype(jnp.float32)
 
@@ -136,5 +136,5 @@ def leave_one_out(rewards: Float[Array, "B"], group_ids: Int[Array, "B"]) -> Flo
       arXiv:2402.14740.
     """
     group = _statistics.of_each(rewards, group_ids)
-    others = jnp.maximum(group.count - 1, 1).astype(group.centred.dtype)
-    return (group.centred * (group.count.astype(others.dtype) / others)).astype(jnp.float32)
+    others = jnp.maximum(group.size - 1, 1).astype(group.centred.dtype)
+    return (group.centred * (group.size.astype(others.dtype) / others)).astype(jnp.float32)

@@ -16,12 +16,10 @@ _NOISE_ULPS = 4
 class Group(NamedTuple):
     """What each completion knows about its own group; every field is [B]."""
 
-    scored: Bool[Array, "B"]
-    """Whether the completion itself has a finite reward."""
-    count: Int[Array, "B"]
+    size: Int[Array, "B"]
     """Scored completions in the group."""
     informative: Bool[Array, "B"]
-    """Whether the completion is scored, is not alone, and the group's rewards are not all equal."""
+    """Whether the completion is scored and the group's rewards differ."""
     centred: Float[Array, "B"]
     """Reward minus group mean; 0 where not informative."""
     span: Float[Array, "B"]
@@ -40,15 +38,14 @@ def of_each(rewards: Float[Array, "B"], group_ids: Int[Array, "B"]) -> Group:
     rewards = jnp.where(scored, rewards, 0)
     low = _reduced(jnp.min, rewards, group_ids, scored, jnp.inf)
     high = _reduced(jnp.max, rewards, group_ids, scored, -jnp.inf)
-    count = _reduced(jnp.sum, jnp.ones_like(group_ids, jnp.int32), group_ids, scored, 0)
+    size = _reduced(jnp.sum, jnp.ones_like(group_ids, jnp.int32), group_ids, scored, 0)
     noise = _NOISE_ULPS * jnp.finfo(rewards.dtype).eps * jnp.maximum(jnp.abs(low), jnp.abs(high))
-    informative = scored & (count > 1) & (high - low > noise)
+    informative = scored & (high - low > noise)  # never of a lone sample
     # Rewards above the group's lowest first: a mean of huge numbers would drown the differences.
     excess = jnp.where(informative, rewards - jnp.where(informative, low, 0), 0)
-    mean = group_sum(excess, group_ids) / jnp.maximum(count, 1).astype(rewards.dtype)
+    mean = group_sum(excess, group_ids) / jnp.maximum(size, 1).astype(rewards.dtype)
     return Group(
-        scored,
-        count,
+        size,
         informative,
         centred=jnp.where(informative, excess - mean, 0),
         span=jnp.where(informative, high - low, 1),

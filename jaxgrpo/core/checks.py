@@ -2,6 +2,8 @@
 
 import math
 import numbers
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -87,12 +89,12 @@ def static_number(*, minimum: float = -math.inf, above: float = -math.inf, **val
             raise ValueError(f"{name} must be more than {above:g}, got {value}")
 
 
-def _kind(name: str, x: object, kind: type, wanted: str) -> None:
+def _kind(name: str, x: Any, kind: type, wanted: str) -> None:
     if not (hasattr(x, "dtype") and hasattr(x, "shape") and jnp.issubdtype(x.dtype, kind)):
         raise TypeError(f"{name} must be {wanted}, got {_described(x)}")
 
 
-def _described(x: object) -> str:
+def _described(x: Any) -> str:
     if hasattr(x, "dtype") and hasattr(x, "shape"):
         return f"{x.dtype} {list(x.shape)}"
     return f"{type(x).__name__} {x!r}"
@@ -103,5 +105,5 @@ def _dtype(x: Array) -> jnp.dtype:
     return jax.dtypes.canonicalize_dtype(x.dtype)
 
 
-def _listed(values: dict[str, object]) -> str:
+def _listed(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())

@@ -10,6 +10,7 @@ import numbers
 import types
 import typing
 from collections.abc import Callable
+from typing import Any
 
 _PLAIN = (bool, int, float, str, type(None))
 _UNIONS = (typing.Union, types.UnionType)
@@ -68,7 +69,7 @@ def _is_plain(kind: object) -> bool:
     return kind in _PLAIN or kind is Callable or origin in (Callable, typing.Literal)
 
 
-def _accepts(kind: object, value: object) -> bool:
+def _accepts(kind: Any, value: object) -> bool:
     origin = typing.get_origin(kind)
     if origin in _UNIONS:
         return any(_accepts(member, value) for member in typing.get_args(kind))

@@ -47,8 +47,8 @@ def test_golden_values(name, options, expected):
 
 @every
 def test_equal_rewards_are_exactly_0(name):
-    # Three times 0.1 do not sum to 0.3 in float32; nor is 0.1 + 0.2 the float32 of 0.3.
-    rewards = [0.1, 0.1, 0.1, np.float32(0.1) + np.float32(0.2), 0.3, 0.3]
+    # The mean of three times 0.1 is not 0.1 in float32; sums in two orders differ by rounding.
+    rewards = [0.1, 0.1, 0.1, np.nextafter(np.float32(0.3), np.float32(1)), 0.3, 0.3]
     np.testing.assert_array_equal(evaluate(name, rewards, [0, 0, 0, 1, 1, 1]), np.zeros(6))
 
 
@@ -84,6 +84,15 @@ def test_a_huge_offset_changes_nothing(name, offset):
     # The sums are exact in float32, so the advantages must be too.
     shifted = evaluate(name, REWARDS + np.float32(offset), GROUP_IDS)
     np.testing.assert_array_equal(shifted, evaluate(name, REWARDS, GROUP_IDS))
+
+
+@every
+def test_a_huge_offset_does_not_drown_the_differences_of_a_large_group(name):
+    # 65 rewards of 0 to 4: their sum, with the offset, is beyond the integers of float32.
+    rewards = np.arange(65, dtype=np.float32) % 5
+    shifted = evaluate(name, rewards + np.float32(2**20), [1] * 65)
+    np.testing.assert_array_equal(shifted, evaluate(name, rewards, [1] * 65))
+    assert shifted[2] == 0
 
 
 @pytest.mark.parametrize("scale", [1e-25, 1e-3, 1e25])

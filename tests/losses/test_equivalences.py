@@ -128,6 +128,23 @@ def test_a_region_of_ones_own_is_masked_and_detached():
     np.testing.assert_allclose(gradient, [[0, -np.exp(0.01), 0]], rtol=1e-6)
 
 
+def test_the_boundary_belongs_to_the_region():
+    log_probs, zeros = jnp.array([[0.5, -0.5]]), jnp.zeros((1, 2))
+    advantages = jnp.array([[1.0, -1.0]])
+
+    def on_the_boundary(anchor_log_probs, log_probs, *, where=None):
+        return jnp.full((1, 2), 0.25)
+
+    low, high = (float(x) for x in jnp.abs(jnp.expm1(log_probs[0, ::-1])))
+    options = {"divergence": on_the_boundary, "delta": 0.25}
+    for loss in (
+        lambda x: trust_region(x, zeros, advantages, **options),
+        lambda x: ppo_clip(x, zeros, advantages, clip_low=low, clip_high=high),
+    ):
+        gradient = jax.grad(lambda x, loss=loss: loss(x).sum())(log_probs)
+        np.testing.assert_allclose(gradient, -jnp.exp(log_probs) * advantages, rtol=1e-6)
+
+
 def test_a_region_must_return_one_number_a_token():
     with pytest.raises(ValueError, match=r"the divergence's result must have shape \[1, 3\]"):
         trust_region(
