@@ -6,6 +6,7 @@ from jaxtyping import Array, Float, Int
 from jaxgrpo.advantages import _statistics
 from jaxgrpo.advantages._registry import ADVANTAGES
 from jaxgrpo.core import checks
+from jaxgrpo.core.grouping import over_group
 from jaxgrpo.core.registry import Card
 
 
@@ -61,7 +62,7 @@ def group_normalised(
     group = _statistics.of_each(rewards, group_ids)
     # In units of the span: squares of the rewards themselves leave float32 beyond 1e-19 and 1e19.
     unit = group.centred / group.span
-    squares = _statistics.group_sum(unit * unit, group_ids)
+    squares = over_group(jnp.sum, unit * unit, group_ids, initial=0)
     variance = squares / jnp.maximum(group.size - ddof, 1).astype(squares.dtype)
     std = group.span * jnp.sqrt(jnp.where(group.informative, variance, 1))
     return (group.centred / (std + eps)).astype(jnp.float32)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxgrpo.core import checks
+from jaxgrpo.core.grouping import over_group
 
 # A group whose rewards differ by less than this many units in the last place is taken to be equal:
 # one reward summed in two orders must not become an advantage of order 1.
@@ -36,29 +37,18 @@ def of_each(rewards: Float[Array, "B"], group_ids: Int[Array, "B"]) -> Group:
     rewards = rewards.astype(jnp.promote_types(rewards.dtype, jnp.float32))
     scored = jnp.isfinite(rewards)
     rewards = jnp.where(scored, rewards, 0)
-    low = _reduced(jnp.min, rewards, group_ids, scored, jnp.inf)
-    high = _reduced(jnp.max, rewards, group_ids, scored, -jnp.inf)
-    size = _reduced(jnp.sum, jnp.ones_like(group_ids, jnp.int32), group_ids, scored, 0)
+    low = over_group(jnp.min, rewards, group_ids, where=scored, initial=jnp.inf)
+    high = over_group(jnp.max, rewards, group_ids, where=scored, initial=-jnp.inf)
+    size = over_group(jnp.sum, scored.astype(jnp.int32), group_ids, initial=0)
     noise = _NOISE_ULPS * jnp.finfo(rewards.dtype).eps * jnp.maximum(jnp.abs(low), jnp.abs(high))
     informative = scored & (high - low > noise)  # never of a lone sample
     # Rewards above the group's lowest first: a mean of huge numbers would drown the differences.
     excess = jnp.where(informative, rewards - jnp.where(informative, low, 0), 0)
-    mean = group_sum(excess, group_ids) / jnp.maximum(size, 1).astype(rewards.dtype)
+    total = over_group(jnp.sum, excess, group_ids, initial=0)
+    mean = total / jnp.maximum(size, 1).astype(rewards.dtype)
     return Group(
         size,
         informative,
         centred=jnp.where(informative, excess - mean, 0),
         span=jnp.where(informative, high - low, 1),
     )
-
-
-def group_sum(values: Float[Array, "B"], group_ids: Int[Array, "B"]) -> Float[Array, "B"]:
-    """The sum of the values over each completion's group."""
-    return _reduced(jnp.sum, values, group_ids, jnp.ones_like(group_ids, bool), 0)
-
-
-def _reduced(reduce, values: Array, group_ids: Array, scored: Array, neutral: float) -> Array:
-    # All pairs, which XLA fuses into the reduction, and not a scatter: scattered sums are added in
-    # an order that a GPU does not repeat, and a resumed run must.
-    member = (group_ids[:, None] == group_ids[None, :]) & scored[None, :]
-    return reduce(jnp.where(member, values[None, :], jnp.asarray(neutral, values.dtype)), axis=1)

@@ -7,6 +7,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxgrpo.aggregation._registry import AGGREGATIONS
 from jaxgrpo.core import checks
+from jaxgrpo.core.grouping import over_group
 from jaxgrpo.core.masking import masked_count
 
 Where = Bool[Array, "B T"]
@@ -103,13 +104,12 @@ def prompt_mean(
     checks.integer(group_ids=group_ids)
     checks.shape((where.shape[0],), group_ids=group_ids)
     tokens = masked_count(where, axis=-1)
-    same = group_ids[:, None] == group_ids[None, :]
     counted = jnp.ones_like(tokens, bool) if count_empty else tokens > 0
-    rows = jnp.arange(where.shape[0])
     # A prompt is counted at its first row: an integer count, where summing shares would round.
-    earlier = same & counted[None, :] & (rows[None, :] < rows[:, None])
-    prompts = jnp.sum(counted & ~jnp.any(earlier, axis=1), dtype=jnp.int32)
-    of_prompt = jnp.sum(jnp.where(same, tokens[None, :], 0), axis=1, dtype=jnp.int32)
+    rows = jnp.arange(where.shape[0], dtype=jnp.int32)
+    first = over_group(jnp.min, rows, group_ids, where=counted, initial=where.shape[0])
+    prompts = jnp.sum(rows == first, dtype=jnp.int32)
+    of_prompt = over_group(jnp.sum, tokens, group_ids, initial=0)
     return _share(tokens > 0, prompts, dtype) * _share(tokens > 0, of_prompt, dtype)
 
 
