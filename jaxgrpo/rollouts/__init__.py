@@ -3,7 +3,7 @@
 from jaxgrpo.rollouts.batches import minibatches, whole_batch
 from jaxgrpo.rollouts.collect import Rollout, RolloutConfig, collect, pad_prompts, score_texts
 from jaxgrpo.rollouts.records import SCHEMA_VERSION, read_record, write_record
-from jaxgrpo.rollouts.worked import worked_batch
+from jaxgrpo.rollouts.worked import worked_batch, worked_tokens
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -16,5 +16,6 @@ __all__ = [
     "score_texts",
     "whole_batch",
     "worked_batch",
+    "worked_tokens",
     "write_record",
 ]

@@ -9,6 +9,8 @@ import io
 import json
 import os
 import pathlib
+import zipfile
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,6 +44,7 @@ ARRAYS: dict[str, str] = {
 """Every array of schema version 1. A new array or a new reason at the end keeps the version."""
 
 _OPTIONAL = {"reference_log_probs"}
+_BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,12 +151,18 @@ def read_record(path: str | os.PathLike[str]) -> Record:
       UserError: not a record, of a newer schema, or an array is missing.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        # Opened as the archive it must be: np.load would take a bare array or a pickle for one.
+        with zipfile.ZipFile(path) as archive:
+            arrays = {
+                name.removesuffix(".npy"): np.lib.format.read_array(
+                    io.BytesIO(archive.read(name)), allow_pickle=False
+                )
+                for name in archive.namelist()
+            }
         header = json.loads(arrays.pop("header").tobytes().decode())
-    except (OSError, ValueError, KeyError, EOFError) as error:
+        version = header.get("schema_version")
+    except (OSError, ValueError, KeyError, EOFError, AttributeError, *_BROKEN_ZIP) as error:
         raise UserError(f"{os.fspath(path)} is not a record: {error}") from error
-    version = header.get("schema_version")
     if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
         raise UserError(
             f"{os.fspath(path)}: schema version {version!r} is not one of 1 to {SCHEMA_VERSION}"

@@ -15,23 +15,32 @@ from jaxgrpo.tokenizers import Tokenizer
 from jaxgrpo.training import Batch
 
 
-def worked_batch(prompts: Sequence[Prompt], tokenizer: Tokenizer, config: SamplingConfig) -> Batch:
-    """The prompts and their worked examples, each ended with the first stop id.
+def worked_tokens(prompt: Prompt, tokenizer: Tokenizer, max_new_tokens: int) -> list[int]:
+    """A prompt's worked example, ended with the first stop id.
 
     Raises:
-      UserError: a prompt has no worked example, or one longer than completions may be.
+      UserError: it has none, or one longer than completions may be.
     """
-    completions = []
-    for prompt in prompts:
-        if prompt.example.worked is None:
-            raise UserError(f"{prompt.example.name}: the warm-up needs a worked example, got none")
-        ids = [*tokenizer.encode(prompt.example.worked), tokenizer.stop_ids[0]]
-        if len(ids) > config.max_new_tokens:
-            raise UserError(
-                f"{prompt.example.name}: the worked example has {len(ids)} tokens, more than "
-                f"max_new_tokens {config.max_new_tokens}"
-            )
-        completions.append(ids)
+    example = prompt.example
+    if example.worked is None:
+        raise UserError(f"{example.name}: the warm-up needs a worked example, got none")
+    ids = [*tokenizer.encode(example.worked), tokenizer.stop_ids[0]]
+    if len(ids) > max_new_tokens:
+        raise UserError(
+            f"{example.name}: the worked example has {len(ids)} tokens, more than "
+            f"max_new_tokens {max_new_tokens}"
+        )
+    return ids
+
+
+def worked_batch(prompts: Sequence[Prompt], tokenizer: Tokenizer, config: SamplingConfig) -> Batch:
+    """The prompts and their worked examples.
+
+    Raises:
+      UserError: as for `worked_tokens`.
+    """
+    limit = config.max_new_tokens
+    completions = [worked_tokens(prompt, tokenizer, limit) for prompt in prompts]
     lengths = np.array([len(ids) for ids in completions], np.int32)
     width = min(config.bucket(int(lengths.max())), config.max_new_tokens)
     trainable = np.arange(width)[None] < lengths[:, None]
