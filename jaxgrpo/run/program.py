@@ -18,6 +18,7 @@ from jaxgrpo.data import EncodedSource, encode, open_source
 from jaxgrpo.losses.config import LossConfig, make_objective
 from jaxgrpo.losses.objective import Objective
 from jaxgrpo.models import DecoderConfig, Params
+from jaxgrpo.rollouts import worked_tokens
 from jaxgrpo.sampling import Sampler
 from jaxgrpo.sharding import batch_sharding, build_mesh, row_shards
 from jaxgrpo.tokenizers import Tokenizer
@@ -86,6 +87,9 @@ def build_program(experiment: Experiment) -> Program:
     tokenizer = load_tokenizer(experiment.tokenizer)
     model = resolve_model(experiment, tokenizer)
     _check_rows(experiment, mesh)
+    train_prompts = _prompts(experiment, tokenizer, "train")
+    if experiment.warmup.steps:
+        _check_worked(train_prompts, tokenizer, experiment.rollout.sampling.max_new_tokens)
     objective = read_objective(experiment)
     rollout, training, evaluation = experiment.rollout, experiment.training, experiment.evaluation
     temperature = rollout.sampling.temperature
@@ -103,7 +107,7 @@ def build_program(experiment: Experiment) -> Program:
         mesh=mesh,
         tokenizer=tokenizer,
         model=model,
-        train_prompts=_prompts(experiment, tokenizer, "train"),
+        train_prompts=train_prompts,
         eval_prompts=_prompts(experiment, tokenizer, "eval") if experiment.data.eval else None,
         objective=objective,
         advantages=bound_advantages(experiment),
@@ -154,6 +158,12 @@ def _prompts(experiment: Experiment, tokenizer: Tokenizer, split: Any) -> Encode
         max_prompt_tokens=data.max_prompt_tokens,
         on_long=data.on_long_prompt,
     )
+
+
+def _check_worked(prompts: EncodedSource, tokenizer: Tokenizer, limit: int) -> None:
+    """Every worked example is there and fits: better said now than in the middle of a run."""
+    for index in range(len(prompts)):
+        worked_tokens(prompts[index], tokenizer, limit)
 
 
 def _check_rows(experiment: Experiment, mesh: Mesh) -> None:
