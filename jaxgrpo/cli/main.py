@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Sequence
 
@@ -43,6 +44,9 @@ def _run(verb: str, words: Sequence[str]) -> int:
     if verb not in VERBS:
         known = ", ".join(VERBS)
         return _fail(f"no verb {verb!r}{closest(verb, VERBS)} (verbs: {known})", ExitCode.USER)
+    # Where `module:function` in a config is looked for, as `python -m jaxgrpo` does by itself.
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
     module = importlib.import_module(f"jaxgrpo.cli.{verb}")
     try:
         return module.main(words)
