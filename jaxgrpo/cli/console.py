@@ -1,6 +1,7 @@
 """What a person sees of a run: one steady line a step, or a live view in a terminal."""
 
 import math
+import shlex
 import time
 import types
 from collections.abc import Mapping, Sequence
@@ -39,6 +40,7 @@ class _Console(Observer):
     def __init__(self) -> None:
         self._console = Console(highlight=False)
         self._began: dict[str, tuple[int, float]] = {}
+        self._prompt = "PROMPT"
 
     def __enter__(self) -> Self:
         return self
@@ -72,6 +74,7 @@ class _Console(Observer):
         after: Sequence[EvaluatedItem],
     ) -> None:
         self._say("")
+        self._prompt = after[0].question if after else self._prompt
         for old, new in zip(before, after, strict=False):
             self._say(f"prompt {new.question!r}, answer {new.answer!r}")
             self._say(f"  before  {old.completion!r}  {_mark(old.correct)}")
@@ -95,7 +98,8 @@ class _Console(Observer):
     def where(self, directory: str) -> None:
         """Where everything is, and what to try next."""
         self._say(f"run folder         {directory}")
-        self._say(f"next               jaxgrpo sample {directory} '123+456='")
+        prompt = shlex.quote(self._prompt)
+        self._say(f"next               jaxgrpo sample {shlex.quote(directory)} {prompt}")
 
     def _remaining(self, stage: str, step: int, steps: int) -> float:
         """Seconds left in a stage, by the pace so far; the first step, which compiles, left out."""

@@ -46,4 +46,5 @@ def main(words: Sequence[str]) -> int:
     live = sys.stdout.isatty() and not arguments.plain
     with LiveConsole() if live else PlainConsole() as console:
         train(experiment, console)
+        console.where(experiment.run.directory)
     return 0
