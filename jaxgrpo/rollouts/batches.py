@@ -61,6 +61,9 @@ def minibatches(
             order = np.arange(groups)
         for share in np.split(order, config.minibatches):
             rows = (share[:, None] * group_size + np.arange(group_size)).reshape(-1)
+            # An update's micro-batch m takes rows m, M + m, ...: dealt out so that each gets whole
+            # groups where their number allows it.
+            rows = rows.reshape(config.micro_batches, -1).T.reshape(-1)
             part = batch.take(rows)
             weights = row_weights(aggregation, part.trainable, group_ids=part.group_ids, **options)
             yield rows, dataclasses.replace(part, row_weights=np.asarray(weights))
