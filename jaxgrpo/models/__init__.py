@@ -1,4 +1,4 @@
-"""One Flax decoder with switches; whole sequences, cached decoding, chunked log-probs."""
+"""One Flax decoder with switches: whole sequences, cached decoding, Hugging Face folders."""
 
 from jaxgrpo.models.cache import KVCache, decode_step, prefill
 from jaxgrpo.models.config import DecoderConfig
@@ -14,6 +14,12 @@ from jaxgrpo.models.policy import (
     logits,
     parameter_count,
 )
+from jaxgrpo.models.pretrained import (
+    check_pretrained,
+    from_pretrained,
+    read_config,
+    save_pretrained,
+)
 
 __all__ = [
     "Decoder",
@@ -23,12 +29,16 @@ __all__ = [
     "Policy",
     "abstract_params",
     "bind",
+    "check_pretrained",
     "decode_step",
+    "from_pretrained",
     "hidden_states",
     "init_params",
     "logits",
     "parameter_count",
     "prefill",
+    "read_config",
     "row_log_probs",
+    "save_pretrained",
     "token_log_probs",
 ]
