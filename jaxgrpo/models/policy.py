@@ -51,9 +51,10 @@ def abstract_params(
         return shapes
     rules = rules or AxisRules()
     axes = nnx.to_pure_dict(nnx.get_partition_spec(state))
+    units = {"heads": config.heads, "kv_heads": config.kv_heads}
     return jax.tree.map(
         lambda leaf, logical: jax.ShapeDtypeStruct(
-            leaf.shape, leaf.dtype, sharding=rules.sharding(mesh, tuple(logical), leaf.shape)
+            leaf.shape, leaf.dtype, sharding=rules.sharding(mesh, tuple(logical), leaf.shape, units)
         ),
         shapes,
         axes,

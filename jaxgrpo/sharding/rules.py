@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -57,15 +59,24 @@ class AxisRules:
         return PartitionSpec(*entries)
 
     def sharding(
-        self, mesh: Mesh, logical: tuple[str | None, ...], shape: tuple[int, ...]
+        self,
+        mesh: Mesh,
+        logical: tuple[str | None, ...],
+        shape: tuple[int, ...],
+        units: Mapping[str, int] = MappingProxyType({}),
     ) -> NamedSharding:
         """The sharding of an array; an axis that its mesh axes don't divide stays whole.
 
-        A model with 2 key heads on 4 `model` shards thus keeps its key heads on every shard.
+        Args:
+          mesh: the mesh.
+          logical: the array's axes.
+          shape: their sizes.
+          units: how many pieces an axis has that must not be cut, where that isn't its size. A
+            model with 2 key heads thus keeps both on each of 4 `model` shards.
         """
         entries = [
-            entry if size % _shards(mesh, entry) == 0 else None
-            for entry, size in zip(self.spec(logical), shape, strict=True)
+            entry if units.get(str(name), size) % _shards(mesh, entry) == 0 else None
+            for name, entry, size in zip(logical, self.spec(logical), shape, strict=True)
         ]
         return NamedSharding(mesh, PartitionSpec(*entries))
 
