@@ -23,11 +23,11 @@ from jaxgrpo.checkpoints import ending, fit
 from jaxgrpo.checkpoints import manifest as manifests
 from jaxgrpo.checkpoints.config import CheckpointConfig
 from jaxgrpo.checkpoints.fit import PyTree
+from jaxgrpo.checkpoints.loading import ARRAYS, load_arrays
 from jaxgrpo.core.errors import HostError, UserError
 
 logger = logging.getLogger(__name__)
 
-_ARRAYS = "arrays"
 _META = "meta.json"
 
 
@@ -117,7 +117,7 @@ class Checkpoints:
             folder.mkdir(parents=True, exist_ok=True)
             # Orbax copies what lies on devices before it returns, and reads numpy arrays later.
             copies = jax.tree.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, arrays)
-            written = ocp.save_async(str(folder / _ARRAYS), copies)
+            written = ocp.save_async(str(folder / ARRAYS), copies)
         except OSError as error:
             raise self._failure(step, error) from error
         self._saving = step
@@ -126,7 +126,11 @@ class Checkpoints:
         )
 
     def restore(
-        self, abstract: Callable[[dict[str, Any]], PyTree], *, step: int | None = None
+        self,
+        abstract: Callable[[dict[str, Any]], PyTree],
+        *,
+        step: int | None = None,
+        partial: bool = False,
     ) -> Restored | None:
         """The newest checkpoint that is whole; damaged ones are passed over with a warning.
 
@@ -137,6 +141,7 @@ class Checkpoints:
             shardings wanted now (any mesh; none means the first device), numpy arrays for numpy
             arrays.
           step: this checkpoint and no other.
+          partial: read only what the tree, then of nested dicts, names.
 
         Raises:
           UserError: the tree does not fit what was saved; names the leaves. Or there is no `step`.
@@ -158,7 +163,10 @@ class Checkpoints:
                 if step is not None or not isinstance(damage, manifests.Unfinished):
                     lost.append(f"{folder}: {damage}")
                 continue
-            return self._load(candidate, manifest, abstract)
+            meta = json.loads((folder / _META).read_bytes())
+            arrays = load_arrays(folder, abstract(meta), manifest.arrays, partial=partial)
+            self._sound.add(candidate)
+            return Restored(step=candidate, arrays=arrays, meta=meta)
         if lost:
             raise HostError(f"no checkpoint is whole ({'; '.join(lost)}); to start afresh, move it")
         return None
@@ -215,22 +223,6 @@ class Checkpoints:
             if error is None:
                 raise
             logger.error("%s", failure)
-
-    def _load(
-        self,
-        step: int,
-        manifest: manifests.Manifest,
-        abstract: Callable[[dict[str, Any]], PyTree],
-    ) -> Restored:
-        """A verified checkpoint, on the shardings of the abstract tree."""
-        folder = self._folder(step)
-        meta = json.loads((folder / _META).read_bytes())
-        target = fit.placed(abstract(meta))
-        if differences := fit.differences(manifest.arrays, fit.described(target)):
-            raise UserError(f"checkpoint {folder} does not fit this config: {differences}")
-        arrays = ocp.load(str(folder / _ARRAYS), target)
-        self._sound.add(step)
-        return Restored(step=step, arrays=arrays, meta=meta)
 
     def _commit(
         self,

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from jaxgrpo.advantages import ADVANTAGES
 from jaxgrpo.checkpoints import CheckpointConfig
@@ -26,10 +26,20 @@ class ModelConfig:
     """A Hugging Face folder (config.json and *.safetensors) to start from."""
     decoder: DecoderConfig | None = None
     """The shape of a fresh decoder; its vocabulary is the tokenizer's."""
+    parameter_dtype: Literal["float32", "bfloat16", "float64"] = "float32"
+    """With a path: dtype of the trained parameters, whatever the folder's is."""
+    compute_dtype: Literal["float32", "bfloat16", "float64"] = "float32"
+    """With a path: dtype of activations and matrix products."""
+    remat: Literal["none", "dots", "full"] = "none"
+    """With a path: what the backward pass recomputes, as in a decoder."""
 
     def __post_init__(self) -> None:
         if (self.path is None) == (self.decoder is None):
             raise ValueError("give one of path and decoder")
+        for name in ("parameter_dtype", "compute_dtype", "remat"):
+            default = type(self).__dataclass_fields__[name].default
+            if self.decoder is not None and getattr(self, name) != default:
+                raise ValueError(f"{name} goes with path; a decoder has its own, decoder.{name}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from jaxgrpo.checkpoints import Checkpoints
-from jaxgrpo.models import Params, abstract_params, init_params
+from jaxgrpo.models import Params, abstract_params, from_pretrained, init_params
 from jaxgrpo.run.program import Program
 from jaxgrpo.run.progress import Progress, Stage
 from jaxgrpo.sharding import replicated
@@ -34,7 +34,12 @@ class Position:
 def fresh(program: Program) -> Position:
     """The beginning of a run."""
     seed = jax.random.key(program.experiment.seed)
-    params = init_params(program.model, jax.random.fold_in(seed, 0), program.mesh)
+    path = program.experiment.model.path
+    if path is None:
+        params = init_params(program.model, jax.random.fold_in(seed, 0), program.mesh)
+    else:
+        dtype = program.model.parameter_dtype
+        params = from_pretrained(path, dtype=dtype, mesh=program.mesh).params
     key = jax.device_put(jax.random.fold_in(seed, 1), replicated(program.mesh))
     return Position(new_state(program, params, "warmup"), None, key, Progress())
 
@@ -70,7 +75,12 @@ def save(
     arrays: dict[str, Any] = {"state": position.state, "key": position.key}
     if position.reference is not None:
         arrays["reference"] = position.reference
-    meta = {"progress": position.progress.to_json(), "seed": program.experiment.seed}
+    meta = {
+        "progress": position.progress.to_json(),
+        "seed": program.experiment.seed,
+        # What gives the parameters meaning is kept with them: a model's folder may be gone by then.
+        "model": dataclasses.asdict(program.model),
+    }
     checkpoints.save(total_steps(program, position.progress), arrays, meta, metrics)
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from jaxgrpo.core.errors import UserError
 from jaxgrpo.data import EncodedSource, encode, open_source
 from jaxgrpo.losses.config import LossConfig, make_objective
 from jaxgrpo.losses.objective import Objective
-from jaxgrpo.models import DecoderConfig, Params
+from jaxgrpo.models import DecoderConfig, Params, check_pretrained, read_config
 from jaxgrpo.rollouts import worked_tokens
 from jaxgrpo.sampling import Sampler
 from jaxgrpo.sharding import batch_sharding, build_mesh, row_shards
@@ -81,12 +82,13 @@ def build_program(experiment: Experiment) -> Program:
     """Build it all; nothing is written, and parameters don't exist yet.
 
     Raises:
-      UserError: data, tokenizer, mesh or batch sizes don't fit.
+      UserError: data, tokenizer, model, mesh or batch sizes don't fit.
     """
     mesh = build_mesh(experiment.mesh)
     tokenizer = load_tokenizer(experiment.tokenizer)
     model = resolve_model(experiment, tokenizer)
     _check_rows(experiment, mesh)
+    _check_weights(experiment)
     train_prompts = _prompts(experiment, tokenizer, "train")
     if experiment.warmup.steps:
         _check_worked(train_prompts, tokenizer, experiment.rollout.sampling.max_new_tokens)
@@ -132,16 +134,29 @@ def build_program(experiment: Experiment) -> Program:
 def resolve_model(experiment: Experiment, tokenizer: Tokenizer) -> DecoderConfig:
     """The decoder of an experiment, its vocabulary taken from the tokenizer where it isn't given.
 
+    Of a folder its config.json is read, and nothing else.
+
     Raises:
-      UserError: the model's vocabulary is smaller than the tokenizer's.
+      UserError: the model's vocabulary is smaller than the tokenizer's, or no decoder can be what
+        the folder holds.
     """
-    decoder = experiment.model.decoder
-    assert decoder is not None, "a config without a decoder has a path, resolved by its folder"
+    given, source = experiment.model, "model.decoder.vocabulary_size"
+    if given.path is not None:
+        source = f"the vocabulary of {given.path}"
+        decoder = dataclasses.replace(
+            read_config(given.path),
+            parameter_dtype=given.parameter_dtype,
+            compute_dtype=given.compute_dtype,
+            remat=given.remat,
+        )
+    else:
+        assert given.decoder is not None, "a model has a path or a decoder"
+        decoder = given.decoder
     if not decoder.vocabulary_size:
         decoder = dataclasses.replace(decoder, vocabulary_size=tokenizer.vocab_size)
     if decoder.vocabulary_size < tokenizer.vocab_size:
         raise UserError(
-            f"model.decoder.vocabulary_size must hold the tokenizer's {tokenizer.vocab_size} ids, "
+            f"{source} must hold the tokenizer's {tokenizer.vocab_size} ids, "
             f"got {decoder.vocabulary_size}"
         )
     return decoder
@@ -164,6 +179,14 @@ def _check_worked(prompts: EncodedSource, tokenizer: Tokenizer, limit: int) -> N
     """Every worked example is there and fits: better said now than in the middle of a run."""
     for index in range(len(prompts)):
         worked_tokens(prompts[index], tokenizer, limit)
+
+
+def _check_weights(experiment: Experiment) -> None:
+    """Look at the headers of the weights, unless a checkpoint has taken their place already."""
+    path = experiment.model.path
+    saved = pathlib.Path(experiment.run.directory) / "checkpoints"
+    if path is not None and not any(saved.glob("*/manifest.json")):
+        check_pretrained(path)
 
 
 def _check_rows(experiment: Experiment, mesh: Mesh) -> None:
