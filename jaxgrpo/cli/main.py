@@ -12,6 +12,11 @@ from jaxgrpo.core.errors import ExitCode, JaxgrpoError, closest
 
 VERBS = {
     "train": "train a policy with GRPO from a config, or go on where that run stopped",
+    "eval": "held-out accuracy of a run or a Hugging Face model, with an interval",
+    "sample": "complete prompts",
+    "score": "log-probs of a completion, token by token",
+    "verify": "whether a completion's final answer is right, and what was made of it",
+    "export": "write a run's policy as a Hugging Face folder",
 }
 
 

@@ -19,6 +19,7 @@ from jaxgrpo.models.pretrained import (
     from_pretrained,
     read_config,
     save_pretrained,
+    write_generation_config,
 )
 
 __all__ = [
@@ -41,4 +42,5 @@ __all__ = [
     "row_log_probs",
     "save_pretrained",
     "token_log_probs",
+    "write_generation_config",
 ]

@@ -131,6 +131,17 @@ def save_pretrained(
     (folder / CONFIG).write_text(json.dumps(values, indent=2) + "\n")
 
 
+def write_generation_config(
+    directory: str | os.PathLike[str], *, stop_ids: Sequence[int], pad_id: int
+) -> None:
+    """Write generation_config.json, unless a tokenizer has brought its own."""
+    path = pathlib.Path(directory) / "generation_config.json"
+    if not path.exists():
+        # The whole distribution at temperature 1: what the policy was trained as.
+        values = {"eos_token_id": list(stop_ids), "pad_token_id": pad_id, "do_sample": True}
+        path.write_text(json.dumps(values, indent=2) + "\n")
+
+
 def _with_dtype(config: DecoderConfig, dtype: str) -> DecoderConfig:
     if dtype not in ("float32", "bfloat16", "float64"):
         raise ValueError(f"dtype must be float32, bfloat16 or float64, got {dtype}")
