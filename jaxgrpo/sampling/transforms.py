@@ -31,7 +31,7 @@ def top_k(rows: Rows, k: int) -> Rows:
 def top_p(rows: Rows, p: float) -> Rows:
     """The smallest set of most likely tokens with probability at least p, renormalised.
 
-    The token that crosses p is in; so there is always one.
+    The token that crosses p is in, so there is always one; and those as likely as it are.
 
     Args:
       rows: [B, V] log-probs.
@@ -86,7 +86,9 @@ def draw(rows: Rows, uniforms: Float[Array, " B"]) -> Int[Array, " B"]:
     probs = jnp.exp(rows)
     cumulative = jnp.cumsum(probs, axis=-1)
     # Scaled by the sum as it was rounded, so that a number near 1 still lands inside the row.
-    below = cumulative <= uniforms[:, None] * cumulative[:, -1:]
-    size = rows.shape[-1]
-    last = size - 1 - jnp.argmax(probs[:, ::-1] > 0, axis=-1)
-    return jnp.minimum(jnp.sum(below, axis=-1), last).astype(jnp.int32)
+    above = cumulative > uniforms[:, None] * cumulative[:, -1:]
+    # A parallel sum is rounded at each token by itself, so it can rise at a token of probability 0.
+    possible = probs > 0
+    first = jnp.argmax(above & possible, axis=-1)
+    last = rows.shape[-1] - 1 - jnp.argmax(possible[:, ::-1], axis=-1)
+    return jnp.where(jnp.any(above & possible, axis=-1), first, last).astype(jnp.int32)
