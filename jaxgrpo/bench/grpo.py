@@ -25,9 +25,11 @@ from jaxgrpo.training import (
     Batch,
     OptimizerConfig,
     init_train_state,
+    jit_update,
     make_loss,
     make_optimizer,
     make_update_step,
+    state_shardings,
 )
 
 PRESETS = {
@@ -79,8 +81,9 @@ def measure(preset: str, *, repeats: int, micro_batches: int) -> dict[str, Any]:
     sampler = Sampler(model, config, stop_ids=(), pad_id=0, mesh=mesh)
     optimizer = make_optimizer(OptimizerConfig(learning_rate=1e-5), repeats + 1)
     loss = make_loss(model, make_objective(LossConfig()))
-    update = jax.jit(
-        make_update_step(loss, optimizer, micro_batches=micro_batches), donate_argnums=0
+    update = jit_update(
+        make_update_step(loss, optimizer, micro_batches=micro_batches),
+        state_shardings(model, optimizer, mesh),
     )
     params = init_params(model, jax.random.key(0), mesh)
     state = init_train_state(model, params, optimizer, mesh)

@@ -4,9 +4,14 @@ from jaxgrpo.training.batch import Batch
 from jaxgrpo.training.config import TrainingConfig
 from jaxgrpo.training.loss import Loss, make_loss, score
 from jaxgrpo.training.optimizer import OptimizerConfig, learning_rate, make_optimizer
-from jaxgrpo.training.state import TrainState, abstract_train_state, init_train_state
+from jaxgrpo.training.state import (
+    TrainState,
+    abstract_train_state,
+    init_train_state,
+    state_shardings,
+)
 from jaxgrpo.training.trace import TokenTrace, make_trace
-from jaxgrpo.training.update import make_update_step
+from jaxgrpo.training.update import jit_update, make_update_step
 
 __all__ = [
     "Batch",
@@ -17,10 +22,12 @@ __all__ = [
     "TrainingConfig",
     "abstract_train_state",
     "init_train_state",
+    "jit_update",
     "learning_rate",
     "make_loss",
     "make_optimizer",
     "make_trace",
     "make_update_step",
     "score",
+    "state_shardings",
 ]

@@ -28,8 +28,9 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         for name in ("steps", "minibatches", "epochs", "micro_batches", "chunk_tokens"):
-            if getattr(self, name) < (name != "steps"):
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            minimum = 0 if name == "steps" else 1
+            if getattr(self, name) < minimum:
+                raise ValueError(f"{name} must be at least {minimum}, got {getattr(self, name)}")
         if self.max_mismatch < 0:
             raise ValueError(f"max_mismatch must not be negative, got {self.max_mismatch}")
 

@@ -45,12 +45,18 @@ def abstract_train_state(
     return TrainState(params, opt_state, step)
 
 
+def state_shardings(
+    model: DecoderConfig, optimizer: optax.GradientTransformation, mesh: Mesh
+) -> TrainState:
+    """The layout of the state on a mesh: a state whose leaves are shardings."""
+    abstract = abstract_train_state(model, optimizer, mesh)
+    return jax.tree.map(lambda leaf: leaf.sharding, abstract)
+
+
 def init_train_state(
     model: DecoderConfig, params: Params, optimizer: optax.GradientTransformation, mesh: Mesh
 ) -> TrainState:
     """A fresh state around `params`, which it takes over."""
-    shardings = jax.tree.map(
-        lambda leaf: leaf.sharding, abstract_train_state(model, optimizer, mesh)
-    )
+    shardings: Any = state_shardings(model, optimizer, mesh)
     opt_state = jax.jit(optimizer.init, out_shardings=shardings.opt_state)(params)
     return TrainState(params, opt_state, jax.device_put(jnp.int32(0), shardings.step))
