@@ -26,13 +26,16 @@ from jaxgrpo.tokenizers import Tokenizer
 from jaxgrpo.tokenizers import load as load_tokenizer
 from jaxgrpo.training import (
     Batch,
+    Loss,
     TokenTrace,
     TrainState,
+    jit_update,
     make_loss,
     make_optimizer,
     make_trace,
     make_update_step,
     score,
+    state_shardings,
 )
 
 Update = Callable[[TrainState, Batch], tuple[TrainState, dict[str, Any]]]
@@ -104,6 +107,13 @@ def build_program(experiment: Experiment) -> Program:
     # Supervised learning is REINFORCE on worked examples with every advantage 1.
     warmup_objective = make_objective(LossConfig(name="reinforce"))
     warmup_loss = make_loss(model, warmup_objective, chunk_tokens=training.chunk_tokens)
+
+    def compiled(
+        loss: Loss, optimizer: optax.GradientTransformation, *, micro_batches: int = 1
+    ) -> Update:
+        step = make_update_step(loss, optimizer, micro_batches=micro_batches)
+        return jit_update(step, state_shardings(model, optimizer, mesh))
+
     return Program(
         experiment=experiment,
         mesh=mesh,
@@ -117,15 +127,10 @@ def build_program(experiment: Experiment) -> Program:
         eval_sampler=make_sampler(evaluation.sampling),
         optimizer=optimizer,
         warmup_optimizer=warmup_optimizer,
-        update=jax.jit(
-            make_update_step(
-                make_loss(model, objective, **scoring),
-                optimizer,
-                micro_batches=training.micro_batches,
-            ),
-            donate_argnums=0,
+        update=compiled(
+            make_loss(model, objective, **scoring), optimizer, micro_batches=training.micro_batches
         ),
-        warmup_update=jax.jit(make_update_step(warmup_loss, warmup_optimizer), donate_argnums=0),
+        warmup_update=compiled(warmup_loss, warmup_optimizer),
         score=jax.jit(lambda params, batch: score(model, params, batch, **scoring)[0]),
         trace=jax.jit(make_trace(model, objective, **scoring)),
     )

@@ -21,29 +21,30 @@ class Runs:
         (folder / "jaxgrpo_test_rewards.py").write_text(experiments.REWARDS)
         (folder / "runner.py").write_text(experiments.RUNNER)
 
-    def environment(self):
+    def environment(self, devices=1):
         paths = os.pathsep.join(map(os.fspath, (REPOSITORY, self.folder)))
         return {
             **os.environ,
             "PYTHONPATH": paths,
+            "JAX_NUM_CPU_DEVICES": str(devices),
             # The same programs are compiled by every process here: share them.
             "JAX_COMPILATION_CACHE_DIR": os.fspath(self.folder / "cache"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         }
 
-    def start(self, directory, event="never", signal="SIGKILL"):
+    def start(self, directory, event="never", signal="SIGKILL", devices=1):
         words = [self.folder / "runner.py", self.config, self.folder / directory, event, signal]
         return subprocess.Popen(
             [sys.executable, *map(os.fspath, words)],
-            env=self.environment(),
+            env=self.environment(devices),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    def run(self, directory, event="never", signal="SIGKILL"):
-        process = self.start(directory, event, signal)
+    def run(self, directory, event="never", signal="SIGKILL", devices=1):
+        process = self.start(directory, event, signal, devices)
         try:
             output, errors = process.communicate(timeout=150)
         finally:

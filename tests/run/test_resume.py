@@ -109,6 +109,19 @@ def test_a_damaged_newest_checkpoint_is_passed_over_by_name(runs, whole, damage)
     assert_same_run(whole, runs.folder / directory)
 
 
+def test_it_goes_on_on_other_devices(runs, whole):
+    code, _, errors = runs.run("moved", "step 3")
+    assert code == -9, errors
+    code, output, errors = runs.run("moved", devices=2)
+    assert code == 0, errors
+    assert "mesh  data 1, fsdp 2, model 1" in output
+    ours, theirs = leaves(arrays(whole)), leaves(arrays(runs.folder / "moved"))
+    for path, leaf in ours.items():
+        if leaf is not None and jax.dtypes.issubdtype(leaf.dtype, np.floating):
+            # Rounding of other shards, through a few optimiser steps.
+            np.testing.assert_allclose(leaf, theirs[path], rtol=0, atol=2e-4, err_msg=str(path))
+
+
 def test_a_finished_run_has_nothing_to_do(runs, whole):
     code, _, errors = runs.run("whole")
     assert code == 79
@@ -128,3 +141,10 @@ def test_a_second_run_in_the_same_folder_is_refused(runs):
     finally:
         first.kill()
         first.communicate()
+
+
+def test_nothing_is_compiled_after_warm_up(whole):
+    """Six steps, three evaluations, three records: one program each, the sampler's two."""
+    compiled = json.loads((whole / "summary.json").read_text())["compiled_programs"]
+    one, two = {"update", "warmup_update", "score", "trace"}, {"sampler", "eval_sampler"}
+    assert compiled == {name: 1 for name in one} | {name: 2 for name in two}
