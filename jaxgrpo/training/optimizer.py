@@ -14,7 +14,7 @@ class OptimizerConfig:
     learning_rate: float = 1e-6
     """Peak of the schedule."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """What follows the rise: level, or a fall to `final_fraction` of the peak at the last step."""
+    """What follows the rise: level, or a fall that is at `final_fraction` after the last step."""
     warmup_steps: int = 0
     """Optimiser steps of linear rise from 0."""
     final_fraction: float = 0.0
