@@ -1,6 +1,6 @@
 """What an operator's signature says: which keyword arguments are options, and what they accept.
 
-An option is a keyword-only argument whose type is plain: bool, int, float, str, a Literal, a
+An option is a keyword-only argument whose type is plain: bool, int, float, str, dict, a Literal, a
 callable, None, or a union of these; without an annotation, its default decides. Every other
 keyword-only argument is an array that the caller passes with the batch.
 """
@@ -12,7 +12,7 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-_PLAIN = (bool, int, float, str, type(None))
+_PLAIN = (bool, int, float, str, dict, type(None))
 _UNIONS = (typing.Union, types.UnionType)
 
 

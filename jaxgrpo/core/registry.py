@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from jaxgrpo.core.errors import closest
 from jaxgrpo.core.options import accepts, array_arguments, option_arguments, wanted
 
-LEVELS = ("token", "sequence", "group")
+LEVELS = ("token", "sequence", "group", "batch")
 GRADIENTS = ("policy_gradient", "reverse_kl", "forward_kl", "none")
 
 
@@ -21,7 +21,8 @@ class Card:
     source: str
     """Where it comes from, in a form that can be searched: `arXiv:2402.03300, eq. 4`."""
     level: str
-    """What one value depends on: a "token", a whole "sequence", or a "group" of sequences."""
+    """What one value depends on: a "token", a whole "sequence", a "group" of sequences, or the
+    "batch": all rows of the optimiser step."""
     gradient: str
     """The objective its expected on-policy gradient belongs to; "none": of no named one."""
     defaults: str = ""

@@ -1,4 +1,4 @@
-"""What the losses of the ratio share: checked inputs, and a surrogate whose mask is explicit."""
+"""What the losses share: checked inputs, and surrogates whose masks and weights are explicit."""
 
 import jax
 import jax.numpy as jnp
@@ -37,3 +37,40 @@ def masked_surrogate(
     ratios = jnp.exp(jnp.where(live, log_ratios, 0))
     dropped_ratios = jnp.asarray(dropped_ratios, advantages.dtype)
     return zero_where_masked(-jnp.where(live, ratios, dropped_ratios) * advantages, where)
+
+
+def weighted_log_probs(
+    log_probs: Float[Array, "*B T"],
+    weights: Float[Array, "*B T"] | float,
+    advantages: Float[Array, "*B T"],
+    *,
+    where: Bool[Array, "*B T"] | None,
+) -> Float[Array, "*B T"]:
+    """-w A log pi with detached weights: the gradient is -w A."""
+    weights = jax.lax.stop_gradient(jnp.asarray(weights, log_probs.dtype))
+    # A log-prob of -inf, or an infinite weight, at A = 0 would be nan.
+    live = (advantages != 0) & (weights != 0)
+    log_probs, weights = jnp.where(live, log_probs, 0), jnp.where(live, weights, 0)
+    return zero_where_masked(-weights * advantages * log_probs, where)
+
+
+def weighted_steps(
+    log_probs: Float[Array, "*B T"],
+    weights: Float[Array, "*B T"] | float,
+    advantages: Float[Array, "*B T"],
+    *,
+    where: Bool[Array, "*B T"] | None,
+) -> Float[Array, "*B T"]:
+    """-w A exp(log pi - sg(log pi)) with detached weights: value and gradient are both -w A."""
+    weights = jax.lax.stop_gradient(jnp.asarray(weights, log_probs.dtype))
+    live = advantages != 0
+    steps = jnp.where(
+        live & jnp.isfinite(log_probs), log_probs - jax.lax.stop_gradient(log_probs), 0
+    )
+    weights = jnp.where(live, weights, 0)
+    return zero_where_masked(-weights * advantages * jnp.exp(steps), where)
+
+
+def spread_rows(rows: Float[Array, "*B"], like: Float[Array, "*B T"]) -> Float[Array, "*B T"]:
+    """One number a sequence as one a token, in the dtype of the tokens."""
+    return jnp.broadcast_to(rows[..., None].astype(like.dtype), like.shape)
