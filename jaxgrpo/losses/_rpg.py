@@ -38,7 +38,7 @@ def rpg(
     advantages: Float[Array, "*B"] | Float[Array, "*B T"],
     *,
     where: Bool[Array, "*B T"] | None = None,
-    kind: Literal["fkl", "rkl", "ufkl", "urkl"] = "rkl",
+    kind: Literal["fkl", "rkl", "ufkl", "urkl"] = "urkl",
     estimator: Literal["reinforce", "differentiable"] = "reinforce",
     beta: float = 1e-4,
     clipped: bool = False,

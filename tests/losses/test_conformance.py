@@ -47,7 +47,7 @@ CASES = {
     "vespo": {},
 }
 # On-policy, these are not the policy gradient at every token; their cards say what they are.
-NOT_MINUS_A = {"clip_cov", "dagrpo", "gvpo", "luffy", "real", "rpg"}
+NOT_MINUS_A = {"clip_cov", "dagrpo", "gvpo", "luffy", "real"}
 # A penalty, or rewards in the place of advantages, goes on where the advantage is 0.
 LIVE_WITHOUT_ADVANTAGE = {"adrpo", "dro", "gvpo", "kl_cov", "real", "rpg"}
 # Their value has the gradient that is descended: nothing but advantages and masks is detached.

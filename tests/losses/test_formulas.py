@@ -378,10 +378,10 @@ def test_the_batch_reaches_every_branch():
 
 
 def test_clip_cov_drops_the_asked_number_of_candidates():
-    options = {"fraction": 0.11, "covariance_low": 0.1, "covariance_high": 5.0}
-    base, base_weights = ppo(X.r, 0.2, 0.2)
+    options = {"fraction": 0.11, "covariance_low": 0.0, "clip_low": 1.0, "clip_high": 20.0}
+    base, base_weights = surrogate(X.r)
     covariance = (X.a - X.a[X.where].mean()) * (X.lp - X.lp[X.where].mean())
-    candidates = X.where & (covariance > 0.1) & (covariance < 5)
+    candidates = X.where & (covariance > 0) & (covariance < 5)
     found = set()
     for seed in range(6):
         values, weights = run("clip_cov", options, key=jax.random.key(seed))
