@@ -55,6 +55,8 @@ def minibatches(
     groups = batch.rows // group_size
     if groups % config.minibatches:
         raise ValueError(f"minibatches must divide {groups} groups, got {config.minibatches}")
+    if (size := batch.rows // config.minibatches) % config.micro_batches:
+        raise ValueError(f"micro_batches must divide {size} rows, got {config.micro_batches}")
     for epoch in range(config.epochs):
         order = np.random.default_rng([*seed, epoch]).permutation(groups)
         if config.minibatches == 1:
