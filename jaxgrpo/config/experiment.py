@@ -128,7 +128,7 @@ class Experiment:
                 f"training.micro_batches must divide the {rows} rows of a minibatch, "
                 f"got {self.training.micro_batches}"
             )
-        read_objective(self)
+        _check_level(self, read_objective(self).level)
         _named("advantages", lambda: bound_advantages(self))
 
     @property
@@ -140,6 +140,22 @@ class Experiment:
     def optimizer_steps(self) -> int:
         """Optimiser steps of the GRPO stage."""
         return self.training.steps * self.training.updates
+
+
+def _check_level(experiment: Experiment, level: str) -> None:
+    """A loss that looks across rows must have all of them in one micro-batch."""
+    name, parts = experiment.loss.name, experiment.training.micro_batches
+    groups = experiment.rollout.prompts_per_step // experiment.training.minibatches
+    if level == "batch" and parts > 1:
+        raise ValueError(
+            f"loss {name!r} looks at all rows of an optimiser step: training.micro_batches must be "
+            f"1, got {parts}"
+        )
+    if level == "group" and groups % parts:
+        raise ValueError(
+            f"loss {name!r} looks at whole groups: training.micro_batches must divide the {groups} "
+            f"prompts of a minibatch, got {parts}"
+        )
 
 
 def read_objective(experiment: Experiment) -> Objective:

@@ -6,7 +6,7 @@ from typing import Any
 from jaxgrpo.aggregation import AGGREGATIONS
 from jaxgrpo.core.choice import Choice
 from jaxgrpo.losses._registry import LOSSES, PENALTIES
-from jaxgrpo.losses.objective import Objective
+from jaxgrpo.losses.objective import SUPPLIED, Objective
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,11 +51,18 @@ def make_objective(config: LossConfig) -> Objective:
       Traceback (most recent call last):
       TypeError: loss 'ppo_clip' has no option clip_hihg; did you mean 'clip_high'? It takes: ...
     """
+    needs = LOSSES.needs(config.name)
+    if unknown := set(needs) - SUPPLIED:
+        raise LookupError(
+            f"loss {config.name!r} needs {', '.join(sorted(unknown))}, which a run does not have; "
+            f"it has {', '.join(sorted(SUPPLIED))}"
+        )
     AGGREGATIONS.bind(config.aggregation.name, **config.aggregation.options)
     penalty = PENALTIES.bind(config.penalty.name, **config.penalty.options)
     return Objective(
         policy_loss=LOSSES.bind(config.name, **config.options),
-        needs=LOSSES.needs(config.name),
+        needs=needs,
+        level="token" if ":" in config.name else LOSSES.card(config.name).level,
         penalty=penalty if config.penalty.coefficient else None,
         penalty_coefficient=config.penalty.coefficient,
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from jaxgrpo.core.masking import masked_sum, zero_where_masked
 from jaxgrpo.divergences import kl1, kl3
@@ -46,6 +46,25 @@ class TokenInputs:
     row_weights: Float[Array, " B"]
     """From `aggregation.row_weights`, made over the whole optimiser step."""
     group_ids: Int[Array, " B"]
+    rewards: Float[Array, " B"] | None = None
+    anchor_entropies: Float[Array, "B T"] | None = None
+    """None, as for the anchor: those of the live policy."""
+    key: PRNGKeyArray | None = None
+    """Of this optimiser step, for losses that choose tokens at random."""
+
+
+# What `needs` may name: the fields above, and the live policy's entropies.
+SUPPLIED = frozenset(
+    {
+        "anchor_entropies",
+        "behaviour_log_probs",
+        "entropies",
+        "group_ids",
+        "key",
+        "reference_log_probs",
+        "rewards",
+    }
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,8 +78,15 @@ class Objective:
     policy_loss: PolicyLoss
     needs: tuple[str, ...] = ()
     """Names of batch arrays that the policy loss takes as keywords."""
+    level: str = "token"
+    """What one value of the policy loss depends on; see `Card.level`."""
     penalty: Penalty | None = None
     penalty_coefficient: float = 0.0
+
+    @property
+    def uses_reference(self) -> bool:
+        """Whether the batch must hold log-probs under a reference policy."""
+        return self.penalty is not None or "reference_log_probs" in self.needs
 
     def __call__(
         self, log_probs: Float[Array, "B T"], entropies: Float[Array, "B T"], inputs: TokenInputs
@@ -69,14 +95,14 @@ class Objective:
 
         Args:
           log_probs: [B, T], nats, of the tokens under the policy; gradients flow through it.
-          entropies: [B, T], nats; for metrics only.
+          entropies: [B, T], nats; for metrics, and for losses that need them.
           inputs: the rest of the batch.
 
         Returns:
           The scalar, and (parts, metrics): parts add up over micro-batches as the scalar does.
         """
         inputs = _as_dtype(inputs, log_probs.dtype)
-        losses, pull = jax.vjp(lambda x: self._token_losses(x, inputs), log_probs)
+        losses, pull = jax.vjp(lambda x: self._token_losses(x, entropies, inputs), log_probs)
         policy = _weighted(losses, inputs)
         parts = {"loss/policy": policy}
         total = policy
@@ -90,7 +116,7 @@ class Objective:
         return total, (parts, metrics)
 
     def gradient_weights(
-        self, log_probs: Float[Array, "B T"], inputs: TokenInputs
+        self, log_probs: Float[Array, "B T"], entropies: Float[Array, "B T"], inputs: TokenInputs
     ) -> tuple[Float[Array, "B T"], Int[Array, "B T"]]:
         """What multiplies each token's grad log p when the loss is descended, and the `Reason`.
 
@@ -98,17 +124,28 @@ class Objective:
         aggregation left out.
         """
         inputs = _as_dtype(inputs, log_probs.dtype)
-        losses, pull = jax.vjp(lambda x: self._token_losses(x, inputs), log_probs)
+        losses, pull = jax.vjp(lambda x: self._token_losses(x, entropies, inputs), log_probs)
         weights = -pull(jnp.ones_like(losses))[0]
         return weights, _reasons(weights, log_probs, inputs)
 
-    def _token_losses(self, log_probs: Array, inputs: TokenInputs) -> Array:
+    def _token_losses(self, log_probs: Array, entropies: Array, inputs: TokenInputs) -> Array:
+        live = jax.lax.stop_gradient(entropies)
+        supplied = {
+            **vars(inputs),
+            "entropies": entropies,
+            "anchor_entropies": live
+            if inputs.anchor_entropies is None
+            else inputs.anchor_entropies,
+        }
+        missing = [name for name in self.needs if supplied[name] is None]
+        if missing:
+            raise ValueError(f"the policy loss needs {missing[0]}, got None")
         return self.policy_loss(
             log_probs,
             _anchor(log_probs, inputs),
             inputs.advantages,
             where=inputs.where,
-            **{name: getattr(inputs, name) for name in self.needs},
+            **{name: supplied[name] for name in self.needs},
         )
 
     def _penalty(self, log_probs: Array, inputs: TokenInputs) -> Array:

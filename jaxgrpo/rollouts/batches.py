@@ -34,6 +34,7 @@ def whole_batch(rollout: Rollout, advantages: Advantages, sampling: SamplingConf
         advantages=values,
         group_ids=rollout.group_ids,
         row_weights=np.zeros(len(lengths), np.float32),
+        rewards=rollout.rewards,
     )
     return Batch(**fields)
 
@@ -58,7 +59,8 @@ def minibatches(
     if (size := batch.rows // config.minibatches) % config.micro_batches:
         raise ValueError(f"micro_batches must divide {size} rows, got {config.micro_batches}")
     for epoch in range(config.epochs):
-        order = np.random.default_rng([*seed, epoch]).permutation(groups)
+        random = np.random.default_rng([*seed, epoch])
+        order = random.permutation(groups)
         if config.minibatches == 1:
             order = np.arange(groups)
         for share in np.split(order, config.minibatches):
@@ -68,4 +70,8 @@ def minibatches(
             rows = rows.reshape(config.micro_batches, -1).T.reshape(-1)
             part = batch.take(rows)
             weights = row_weights(aggregation, part.trainable, group_ids=part.group_ids, **options)
-            yield rows, dataclasses.replace(part, row_weights=np.asarray(weights))
+            step_seed = np.full(len(rows), random.integers(2**32), np.uint32)
+            yield (
+                rows,
+                dataclasses.replace(part, row_weights=np.asarray(weights), step_seed=step_seed),
+            )

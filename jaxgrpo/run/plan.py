@@ -34,7 +34,7 @@ def make_plan(program: Program) -> Plan:
         "parameters": parameter_count(program.model),
         "parameter bytes": _bytes(state.params),
         "state bytes": f"{total} in all, {share} a device (parameters and optimizer)",
-        "reference policy": "yes" if program.objective.penalty is not None else "no",
+        "reference policy": "yes" if program.objective.uses_reference else "no",
         "warm-up": f"{experiment.warmup.steps} supervised steps of {experiment.warmup.batch_size}",
         "steps": f"{training.steps}, {training.updates} optimiser steps each",
         "optimiser steps": experiment.optimizer_steps,

@@ -47,7 +47,7 @@ def fresh(program: Program) -> Position:
 def enter_grpo(program: Program, position: Position) -> Position:
     """The beginning of the GRPO stage: the reference frozen, the optimizer fresh."""
     params, reference = position.state.params, None
-    if program.objective.penalty is not None:
+    if program.objective.uses_reference:
         # A copy: the live parameters will be donated.
         reference = jax.jit(lambda tree: jax.tree.map(lambda leaf: leaf + 0, tree))(params)
     progress = dataclasses.replace(position.progress, stage="grpo", step=0, data=None)
@@ -95,7 +95,7 @@ def restore(checkpoints: Checkpoints, program: Program) -> Position | None:
             "state": abstract_train_state(program.model, _optimizer(program, stage), program.mesh),
             "key": jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=whole),
         }
-        if stage == "grpo" and program.objective.penalty is not None:
+        if stage == "grpo" and program.objective.uses_reference:
             tree["reference"] = abstract_params(program.model, program.mesh)
         return tree
 

@@ -59,8 +59,8 @@ class Program:
     warmup_optimizer: optax.GradientTransformation
     update: Update
     warmup_update: Update
-    score: Callable[[Params, Batch], Array]
-    """Log-probs [B, T] of a whole rollout, a minibatch at a time."""
+    score: Callable[[Params, Batch], tuple[Array, Array]]
+    """Log-probs and entropies, [B, T] each, of some rows of a rollout."""
     trace: Callable[[Params, Batch], TokenTrace]
 
     def place(self, batch: Batch) -> Batch:
@@ -131,7 +131,7 @@ def build_program(experiment: Experiment) -> Program:
             make_loss(model, objective, **scoring), optimizer, micro_batches=training.micro_batches
         ),
         warmup_update=compiled(warmup_loss, warmup_optimizer),
-        score=jax.jit(lambda params, batch: score(model, params, batch, **scoring)[0]),
+        score=jax.jit(lambda params, batch: score(model, params, batch, **scoring)),
         trace=jax.jit(make_trace(model, objective, **scoring)),
     )
 

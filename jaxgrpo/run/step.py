@@ -137,22 +137,28 @@ def _batch(program: Program, params: Params, reference: Params | None, rollout: 
     single = experiment.training.updates == 1
     if anchor == "behaviour" or (anchor == "auto" and not single):
         batch = dataclasses.replace(batch, anchor_log_probs=batch.behaviour_log_probs)
-    elif not single:
-        batch = dataclasses.replace(batch, anchor_log_probs=_scored(program, params, batch))
     # With a single optimiser step the anchor is the live policy, and no pass is spent on it.
+    entropies = "anchor_entropies" in program.objective.needs
+    if not single and (entropies or batch.anchor_log_probs is None):
+        scored, anchor_entropies = _scored(program, params, batch)
+        if batch.anchor_log_probs is None:
+            batch = dataclasses.replace(batch, anchor_log_probs=scored)
+        if entropies:
+            batch = dataclasses.replace(batch, anchor_entropies=anchor_entropies)
     if reference is not None:
-        batch = dataclasses.replace(batch, reference_log_probs=_scored(program, reference, batch))
+        scored, _ = _scored(program, reference, batch)
+        batch = dataclasses.replace(batch, reference_log_probs=scored)
     return batch
 
 
-def _scored(program: Program, params: Params, batch: Batch) -> np.ndarray:
-    """Log-probs of every row, as many rows at once as an update's micro-batch has."""
+def _scored(program: Program, params: Params, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    """Log-probs and entropies of every row, as many at once as an update's micro-batch has."""
     experiment = program.experiment
     size = experiment.rows_per_update // experiment.training.micro_batches
     parts = [batch.take(slice(first, first + size)) for first in range(0, batch.rows, size)]
-    return np.concatenate(
-        [jax.device_get(program.score(params, program.place(part))) for part in parts]
-    )
+    scored = [jax.device_get(program.score(params, program.place(part))) for part in parts]
+    log_probs, entropies = zip(*scored, strict=True)
+    return np.concatenate(log_probs), np.concatenate(entropies)
 
 
 def _gathered(traces: Sequence[tuple[np.ndarray, TokenTrace]], batch: Batch) -> TokenTrace:

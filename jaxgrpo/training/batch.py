@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 import jax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from jaxgrpo.losses.objective import TokenInputs
 
@@ -35,6 +35,12 @@ class Batch:
     group_ids: Int[Array, " B"]
     row_weights: Float[Array, " B"]
     """From `aggregation.row_weights` over the rows of one optimiser step."""
+    rewards: Float[Array, " B"] | None = None
+    """Weighted sum of the reward functions; nan where one failed."""
+    anchor_entropies: Float[Array, "B T"] | None = None
+    """Nats, under the anchor policy; for losses that compare entropies."""
+    step_seed: UInt32[Array, " B"] | None = None
+    """One number for the optimiser step, in every row so that it travels with them."""
 
     @property
     def rows(self) -> int:
@@ -51,6 +57,9 @@ class Batch:
             where=self.trainable,
             row_weights=self.row_weights,
             group_ids=self.group_ids,
+            rewards=self.rewards,
+            anchor_entropies=self.anchor_entropies,
+            key=None if self.step_seed is None else jax.random.key(self.step_seed[0]),
         )
 
     def take(self, rows: Any) -> "Batch":

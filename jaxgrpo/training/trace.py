@@ -36,7 +36,7 @@ def make_trace(
         log_probs, entropies = score(
             model, params, batch, temperature=temperature, chunk_tokens=chunk_tokens
         )
-        weights, reasons = objective.gradient_weights(log_probs, batch.token_inputs())
+        weights, reasons = objective.gradient_weights(log_probs, entropies, batch.token_inputs())
         return TokenTrace(log_probs, entropies, weights, reasons)
 
     return trace

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from jaxgrpo.core.choice import Choice
-from jaxgrpo.losses import ppo_clip, reinforce, reverse_kl
+from jaxgrpo.losses import LOSSES, ppo_clip, reinforce, reverse_kl
 from jaxgrpo.losses.config import LossConfig, PenaltyConfig, make_objective
-from jaxgrpo.losses.objective import Objective, Reason, TokenInputs
+from jaxgrpo.losses.objective import SUPPLIED, Objective, Reason, TokenInputs
 
 random = np.random.default_rng(0)
 B, T = 6, 5
@@ -95,7 +95,7 @@ def test_parts_of_a_batch_add_up():
 
 def test_a_clipped_token_changes_the_loss_by_nothing():
     """Every token moved on its own, by a little and by much: only kept ones matter."""
-    weights, reasons = jax.device_get(jax.jit(PPO.gradient_weights)(LOG_PROBS, INPUTS))
+    weights, reasons = jax.device_get(jax.jit(PPO.gradient_weights)(LOG_PROBS, ENTROPIES, INPUTS))
     seen = {Reason.CLIPPED_HIGH, Reason.CLIPPED_LOW, Reason.DUAL, Reason.KEPT}
     assert seen <= set(reasons.ravel().tolist())
     _, gradient = run(PPO)
@@ -129,7 +129,7 @@ def test_a_planted_token_gets_its_reason(ratio, advantage, reason):
     inputs = dataclasses.replace(
         INPUTS, anchor_log_probs=anchor, advantages=np.full(B, advantage, np.float32)
     )
-    weights, reasons = jax.device_get(jax.jit(PPO.gradient_weights)(LOG_PROBS, inputs))
+    weights, reasons = jax.device_get(jax.jit(PPO.gradient_weights)(LOG_PROBS, ENTROPIES, inputs))
     assert (reasons[WHERE] == reason).all()
     assert (reasons[~WHERE] == Reason.PADDING).all()
     wanted = ratio * advantage if reason == Reason.KEPT else 0
@@ -299,3 +299,35 @@ def test_an_objective_is_built_by_name():
         make_objective(LossConfig(aggregation=Choice(name="sequence_mean_constant")))
     with pytest.raises(ValueError, match="coefficient must not be negative"):
         PenaltyConfig(coefficient=-0.1)
+
+
+REQUIRED = {"adrpo": {"beta": 0.1}, "trust_region": {"divergence": "tv", "delta": 0.1}}
+SUPPLIES = {
+    "rewards": np.array([1, 0, 1, 0, 1, 0], np.float32),
+    "anchor_entropies": ENTROPIES * np.float32(1.02),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES.names())
+def test_every_loss_gets_what_it_needs_or_is_refused_when_the_config_is_read(name):
+    """With an anchor that was passed over and one that is the live policy."""
+    config = LossConfig(name=name, options=REQUIRED.get(name, {}))
+    if unknown := set(LOSSES.needs(name)) - SUPPLIED:
+        with pytest.raises(LookupError, match=f"loss '{name}' needs {min(unknown)}"):
+            make_objective(config)
+        return
+    objective = make_objective(config)
+    inputs = dataclasses.replace(INPUTS, key=jax.random.key(0), **SUPPLIES)
+    for case in (inputs, dataclasses.replace(inputs, anchor_log_probs=None, anchor_entropies=None)):
+        (value, (_, metrics)), gradient = run(objective, inputs=case)
+        assert np.isfinite(value)
+        assert np.all(np.isfinite(gradient))
+        assert np.any(gradient[WHERE] != 0)
+        assert np.all(gradient[~WHERE] == 0)
+        assert np.isfinite(metrics["entropy/mean"].total)
+
+
+def test_a_loss_without_its_array_says_which():
+    needing = next(name for name in LOSSES.names() if "rewards" in LOSSES.needs(name))
+    with pytest.raises(ValueError, match="the policy loss needs rewards, got None"):
+        run(make_objective(LossConfig(name=needing)))

@@ -140,6 +140,7 @@ class Rows:
     trainable: np.ndarray
     group_ids: np.ndarray
     row_weights: np.ndarray | None = None
+    step_seed: np.ndarray | None = None
 
     @property
     def rows(self):
