@@ -9,6 +9,7 @@ from jaxgrpo.losses._asymmetric import aspo, luffy, up_grpo
 from jaxgrpo.losses._bapo import bapo
 from jaxgrpo.losses._covariance import clip_cov, kl_cov
 from jaxgrpo.losses._dppo import dppo_kl, dppo_tv
+from jaxgrpo.losses._dppo_top import dppo_topk_kl, dppo_topk_tv
 from jaxgrpo.losses._entropy_ratio import erc
 from jaxgrpo.losses._future import fipo
 from jaxgrpo.losses._groups import dagrpo, real
@@ -36,6 +37,8 @@ __all__ = [
     "clip_cov",
     "dagrpo",
     "dppo_kl",
+    "dppo_topk_kl",
+    "dppo_topk_tv",
     "dppo_tv",
     "dro",
     "erc",

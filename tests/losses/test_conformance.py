@@ -22,6 +22,8 @@ CASES = {
     "clip_cov": {"fraction": 0.2, "covariance_low": 0.0},
     "dagrpo": {"tau": 0.2},
     "dppo_kl": {"delta": 0.003},
+    "dppo_topk_kl": {"delta": 0.003},
+    "dppo_topk_tv": {"delta": 0.03},
     "dppo_tv": {"delta": 0.03},
     "dro": {},
     "erc": {},
@@ -73,6 +75,8 @@ EXTRAS = {
     "entropies": RANDOM.uniform(0.9, 1.1, size=SHAPE),
     "anchor_entropies": np.ones(SHAPE),
     "off_policy": RANDOM.uniform(size=SHAPE) < 0.3,
+    "behaviour_top_log_probs": np.log(RANDOM.uniform(0.3, 0.4, size=(*SHAPE, 1))),
+    "top_log_probs": np.log(RANDOM.uniform(0.3, 0.4, size=(*SHAPE, 1))),
 }
 
 
@@ -144,8 +148,12 @@ def test_masked_tokens_are_bit_for_bit_without_effect(name):
     clean = value_and_gradients(name, log_probs, anchor, spread, where, arrays)
     for bad in (np.nan, np.inf, -np.inf, 1e9, -1e9):
         spoilt = {
-            key: jnp.where(where, value, jnp.asarray(bad).astype(value.dtype))
-            if value.shape == SHAPE
+            key: jnp.where(
+                where if value.ndim == 2 else where[..., None],
+                value,
+                jnp.asarray(bad).astype(value.dtype),
+            )
+            if value.shape[:2] == SHAPE
             else value
             for key, value in arrays.items()
         }
@@ -183,7 +191,17 @@ def test_no_advantage_means_no_gradient_whatever_the_ratio(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["atr", "bapo", "dppo_kl", "dppo_tv", "erc", "minirl", "ppo_clip", "trust_region"]
+    "name",
+    [
+        "atr",
+        "bapo",
+        "dppo_kl",
+        "dppo_tv",
+        "erc",
+        "minirl",
+        "ppo_clip",
+        "trust_region",
+    ],
 )
 def test_a_clipped_token_has_no_gradient_even_where_its_ratio_overflows(name):
     # Raised beyond float32 for A > 0, abandoned for A < 0.

@@ -44,6 +44,8 @@ def make_batch():
         entropies=RANDOM.uniform(0.9, 1.1, size=SHAPE),
         anchor_entropies=RANDOM.uniform(0.95, 1.05, size=SHAPE),
         off_policy=RANDOM.uniform(size=SHAPE) < 0.4,
+        behaviour_top_log_probs=np.log(RANDOM.uniform(0.41, 0.45, size=(*SHAPE, 1))),
+        top_log_probs=np.log(RANDOM.uniform(0.01, 0.1, size=(*SHAPE, 1))),
     )
     x.lp = np.where(where, log_probs, 0)
     x.r = np.exp(x.d)
@@ -248,6 +250,14 @@ def erc(base):
 
 P, Q = np.exp(X.anchor_log_probs), np.exp(X.log_probs)
 BINARY_KL = P * np.log(P / Q) + (1 - P) * np.log((1 - P) / (1 - Q))
+# The likeliest token, the sampled one, which is another, and the rest.
+SLOTS = [
+    np.stack([own, np.exp(likeliest[..., 0]), 1 - own - np.exp(likeliest[..., 0])])
+    for own, likeliest in ((P, X.behaviour_top_log_probs), (Q, X.top_log_probs))
+]
+SLOTS[1] = np.maximum(SLOTS[1], 1e-15)
+TOP_TV = np.abs(SLOTS[0] - SLOTS[1]).sum(0) / 2
+TOP_KL = (SLOTS[0] * np.log(SLOTS[0] / SLOTS[1])).sum(0)
 TO_SAMPLER = np.exp(X.log_probs - X.behaviour_log_probs)
 ROWS = [
     ("reinforce", {}, weighted(1.0)),
@@ -263,6 +273,12 @@ ROWS = [
         weighted(np.where(outward(np.abs(P - Q), 0.03, 0.01), 0, np.minimum(X.r, 1.3))),
     ),
     ("dppo_kl", {"delta": 0.01}, weighted(np.where(outward(BINARY_KL, 0.01, 0.01), 0, X.r))),
+    (
+        "dppo_topk_tv",
+        {"delta": 0.4, "cap": 1.3},
+        weighted(np.where(outward(TOP_TV, 0.4, 0.4), 0, np.minimum(X.r, 1.3))),
+    ),
+    ("dppo_topk_kl", {"delta": 0.5}, weighted(np.where(outward(TOP_KL, 0.5, 0.5), 0, X.r))),
     ("cispo", {}, weighted(np.minimum(X.r, 5))),
     ("cispo", {"clip_low": 0.8, "clip_high": 1.3}, weighted(np.clip(X.r, 0.8, 1.3))),
     (
