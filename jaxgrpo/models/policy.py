@@ -80,7 +80,7 @@ def parameter_count(config: DecoderConfig) -> int:
 
     Example:
       >>> parameter_count(DecoderConfig(vocabulary_size=100, layers=2, hidden_size=64))
-      199872
+      203328
     """
     return sum(leaf.size for leaf in jax.tree.leaves(abstract_params(config)))
 

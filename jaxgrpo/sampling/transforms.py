@@ -21,8 +21,9 @@ def top_k(rows: Rows, k: int) -> Rows:
       k: how many to keep.
 
     Example:
-      >>> jnp.exp(top_k(jnp.log(jnp.array([[0.5, 0.3, 0.2]])), 2)).round(3)
-      Array([[0.625, 0.375, 0.   ]], dtype=float32)
+      >>> rows = top_k(jnp.log(jnp.array([[0.5, 0.3, 0.2]])), 2)
+      >>> [f"{p:.3f}" for p in jnp.exp(rows)[0]]
+      ['0.625', '0.375', '0.000']
     """
     threshold = jax.lax.top_k(rows, min(k, rows.shape[-1]))[0][:, -1:]
     return _keep(rows, rows >= threshold)

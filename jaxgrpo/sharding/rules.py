@@ -39,8 +39,8 @@ class AxisRules:
           ValueError: one mesh axis would split two axes of the array.
 
         Example:
-          >>> AxisRules().spec(("layers", "embed", "mlp"))
-          PartitionSpec(None, 'fsdp', 'model')
+          >>> tuple(AxisRules().spec(("layers", "embed", "mlp")))
+          (None, 'fsdp', 'model')
         """
         known = {field.name for field in dataclasses.fields(self)}
         owner: dict[str, str] = {}

@@ -1,11 +1,12 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxgrpo.data import Example, Prompt
-from jaxgrpo.models import DecoderConfig, init_params
+from jaxgrpo.models import DecoderConfig, abstract_params
 from jaxgrpo.rewards import Score
 from jaxgrpo.rollouts import RolloutConfig, collect, pad_prompts, score_texts
 from jaxgrpo.sampling import Sampler, SamplingConfig
@@ -49,7 +50,7 @@ def collected():
     sampler = Sampler(MODEL, config, stop_ids=stop_ids, pad_id=0, mesh=mesh)
     rollout = collect(
         sampler,
-        init_params(MODEL, jax.random.key(1)),
+        jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0.5), abstract_params(MODEL)),
         prompts,
         tokenizer,
         pool,

@@ -9,7 +9,7 @@ import pytest
 
 from jaxgrpo.aggregation import row_weights
 from jaxgrpo.losses.config import LossConfig, PenaltyConfig, make_objective
-from jaxgrpo.models import DecoderConfig, abstract_params, init_params
+from jaxgrpo.models import DecoderConfig, abstract_params
 from jaxgrpo.sharding import MeshConfig, batch_sharding, build_mesh
 from jaxgrpo.training import Batch, TrainState, make_loss, make_update_step
 
@@ -82,18 +82,35 @@ def clip_and_penalty():
     return make_objective(LossConfig(name="ppo_clip", options={"dual_clip": 2.0}, penalty=penalty))
 
 
+def random_params():
+    """Matrices that keep variance, norms about 1; from NumPy, since that compiles nothing."""
+    random = np.random.default_rng(0)
+
+    def leaf(path, abstract):
+        noise = random.normal(size=abstract.shape).astype(np.float32)
+        scale = np.float32(abstract.shape[0] if len(abstract.shape) < 2 else abstract.shape[-2])
+        return 1 + noise / 10 if path[-1].key.endswith("norm") else noise / np.sqrt(scale)
+
+    return jax.tree_util.tree_map_with_path(leaf, abstract_params(MODEL))
+
+
+# Half the time to compile. What is held is equality, of programs that are all compiled like this.
+FAST = {"xla_backend_optimization_level": 0}
+
+
 class Steps:
     """Compiled update steps that keep their gradient: one a mesh, micro-batch count and dtype."""
 
     def __init__(self):
-        self.params = jax.tree.map(np.asarray, init_params(MODEL, jax.random.key(0)))
+        self.params = random_params()
 
     @functools.cache  # noqa: B019
     def compiled(self, shape, micro_batches, dtype):
         model = dataclasses.replace(MODEL, compute_dtype=dtype, parameter_dtype=dtype)
         mesh = mesh_of(*shape)
         loss = make_loss(model, clip_and_penalty(), temperature=TEMPERATURE, chunk_tokens=24)
-        step = jax.jit(make_update_step(loss, RECORDER, micro_batches=micro_batches))
+        step = make_update_step(loss, RECORDER, micro_batches=micro_batches)
+        step = jax.jit(step, compiler_options=FAST)
         params = jax.tree.map(lambda leaf: leaf.astype(dtype), self.params)
         params = placed(params, mesh, model)
         state = TrainState(params, RECORDER.init(params), jnp.int32(0))
