@@ -32,6 +32,9 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+# What fits into the int32 and float32 that it will be; nan is in no range.
+_LARGEST: dict[Any, float] = {int: 2**31 - 1, float: 3.4e38}
+
 # YAML 1.1 wants a point in 1.0e-4; people and json.dumps write 1e-4 and mean the number.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
@@ -63,7 +66,7 @@ def parse(text: str, overrides: Sequence[str] = (), *, source: str = "config") -
         raise UserError(f"{source}: a mapping is wanted, got {type(tree).__name__}")
     for name, value in _pairs(overrides):
         _override(tree, name, value)
-    _refuse_unknown(tree, Experiment, "", source)
+    _refuse_misfits(tree, Experiment, "", source)
     try:
         # Through JSON, where strict means strict: no "1", true or null passes for a number.
         return _adapter().validate_json(json.dumps(tree), strict=True)
@@ -137,8 +140,11 @@ def _override(tree: dict[str, Any], name: str, value: Any) -> None:
     tree[last] = value
 
 
-def _refuse_unknown(tree: Any, kind: Any, path: str, source: str) -> None:
-    """Raise on a key that no dataclass has, with the nearest one that it has."""
+def _refuse_misfits(tree: Any, kind: Any, path: str, source: str) -> None:
+    """Raise on a key that no dataclass has, with the nearest one, and on a number beyond any use.
+
+    Options of operators are left alone: their own signatures say what they take, inf too.
+    """
     if dataclasses.is_dataclass(kind) and isinstance(tree, dict):
         fields = typing.get_type_hints(kind)
         for key, value in tree.items():
@@ -149,13 +155,15 @@ def _refuse_unknown(tree: Any, kind: Any, path: str, source: str) -> None:
                     f"{source}: unknown key {where}{closest(str(key), fields)} "
                     f"(keys {room}: {', '.join(fields)})"
                 )
-            _refuse_unknown(value, fields[key], where, source)
+            _refuse_misfits(value, fields[key], where, source)
     elif isinstance(kind, types.UnionType):
         for option in typing.get_args(kind):
-            _refuse_unknown(tree, option, path, source)
+            _refuse_misfits(tree, option, path, source)
     elif typing.get_origin(kind) is tuple and isinstance(tree, list):
         for index, item in enumerate(tree):
-            _refuse_unknown(item, typing.get_args(kind)[0], f"{path}[{index}]", source)
+            _refuse_misfits(item, typing.get_args(kind)[0], f"{path}[{index}]", source)
+    elif (limit := _LARGEST.get(kind)) and type(tree) in _LARGEST and not abs(tree) <= limit:
+        raise UserError(f"{source}: {path} must be a number of at most {limit:g}, got {tree}")
 
 
 def _first(error: ValidationError) -> str:

@@ -72,6 +72,8 @@ class JsonlSource:
     ) -> None:
         self._path = pathlib.Path(path)
         self._column_of = {"question": "question", "answer": "answer", **(fields or {})}
+        if "completion" in self._column_of:
+            raise UserError("fields: 'completion' is what the policy writes, no column of a file")
         self._examples: list[Example] = []
         try:
             with open(self._path, "rb") as file:
@@ -82,6 +84,8 @@ class JsonlSource:
                         break
         except OSError as error:
             raise UserError(f"{self._path}: cannot read: {error.strerror}") from None
+        except ValueError as error:  # a path with a nul byte
+            raise UserError(f"{self._path}: cannot read: {error}") from None
         if not self._examples:
             raise UserError(f"{self._path}: the file has no examples")
         if size > len(self._examples):
@@ -96,7 +100,10 @@ class JsonlSource:
     def _example(self, number: int, line: bytes) -> Example:
         where = f"{self._path}:{number}"
         try:
-            row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            row = json.loads(text, object_pairs_hook=_without_twins, parse_constant=_refuse)
+            if "\\u" in text:
+                json.dumps(row, ensure_ascii=False).encode()  # half a surrogate pair fails here
         except (ValueError, RecursionError) as error:
             raise UserError(f"{where}: not a line of JSON: {error}") from None
         if not isinstance(row, dict):
@@ -120,6 +127,21 @@ class JsonlSource:
             worked=texts.get("worked"),
             fields={name: text for name, text in texts.items() if name not in _RESERVED},
         )
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, no key of it given twice."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        twin = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"key {twin!r} is given twice")
+    return row
+
+
+def _refuse(constant: str) -> None:
+    """NaN and Infinity, which Python writes and JSON doesn't have: an answer that was lost."""
+    raise ValueError(f"{constant} is no value of JSON")
 
 
 def _as_text(value: Any) -> str:

@@ -44,7 +44,7 @@ def _user_task(name: str) -> Any:
     module, _, attribute = name.partition(":")
     try:
         task = getattr(importlib.import_module(module), attribute)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a user's module may end in any way while it loads
         raise UserError(f"task {name!r}: {type(error).__name__}: {error}") from error
     if not callable(task):
         raise UserError(f"task {name!r} is not callable, but {type(task).__name__}")
@@ -52,7 +52,10 @@ def _user_task(name: str) -> Any:
 
 
 def _check_options(name: str, task: Callable[..., Source], options: dict[str, Any]) -> None:
-    parameters = inspect.signature(task).parameters
+    try:
+        parameters = inspect.signature(task).parameters
+    except ValueError as error:  # some builtins have none
+        raise UserError(f"task {name!r}: {error}") from error
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return
     known = [parameter for parameter in parameters if parameter not in _GIVEN]

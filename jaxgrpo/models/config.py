@@ -1,6 +1,7 @@
 """The shape of a decoder: sizes and switches, nothing that costs anything."""
 
 import dataclasses
+import math
 from typing import Any, Literal
 
 import jax.numpy as jnp
@@ -51,6 +52,9 @@ class DecoderConfig:
             raise ValueError(f"kv_heads must divide heads {self.heads}, got {self.kv_heads}")
         if self.head_size < 2 or self.head_size % 2:
             raise ValueError(f"head_size must be even and at least 2, got {self.head_size}")
+        for name in ("rope_theta", "norm_epsilon"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise ValueError(f"{name} must be above 0 and finite, got {getattr(self, name)}")
 
     @property
     def dtype(self) -> Any:

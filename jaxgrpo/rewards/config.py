@@ -4,6 +4,9 @@ import dataclasses
 import math
 from typing import Any
 
+# Keeps the weighted sum of the largest rewards within float32.
+_LARGEST_WEIGHT = 1e6
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RewardFunctionConfig:
@@ -19,8 +22,10 @@ class RewardFunctionConfig:
     """More keyword arguments for the function."""
 
     def __post_init__(self) -> None:
-        if not math.isfinite(self.weight):
-            raise ValueError(f"weight of {self.name!r} must be finite, got {self.weight}")
+        if not abs(self.weight) <= _LARGEST_WEIGHT:  # nan too
+            raise ValueError(
+                f"weight of {self.name!r} must be at most {_LARGEST_WEIGHT:g}, got {self.weight}"
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,8 @@ from jaxgrpo.rewards import functions
 
 # How much longer than its parent would wait a worker lives when the parent is gone.
 _GRACE_SECONDS = 1.0
+# Rewards are summed in float32 later, weighted, over a whole step.
+_LARGEST = 1e30
 
 
 def main() -> None:
@@ -64,7 +66,9 @@ def _call(function: Any, completion: str, fields: dict[str, str]) -> tuple[float
         value, outcome = returned if isinstance(returned, tuple) else (returned, "ok")
         if isinstance(value, str | bytes):
             raise TypeError(f"wanted a float, got {type(value).__name__}")
-        value, outcome = float(value), str(outcome)
+        value, outcome = float(value), _one_line(str(outcome))
+        if math.isfinite(value) and abs(value) > _LARGEST:
+            raise OverflowError(f"a reward is at most {_LARGEST:g}, got {value:g}")
     except MemoryError as error:
         # What filled the memory may still be held somewhere.
         return None, f"error: {_describe(error)}", True
@@ -78,10 +82,16 @@ def _call(function: Any, completion: str, fields: dict[str, str]) -> tuple[float
 def _describe(error: BaseException) -> str:
     """An exception on one short line, even one that cannot be printed."""
     try:
-        text = " ".join(str(error).split())[:300]
+        text = _one_line(str(error))
     except Exception:
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _one_line(text: str) -> str:
+    """What a terminal and a file of UTF-8 can hold: short, no control characters or surrogates."""
+    words = " ".join(text[:1000].split())[:300]
+    return "".join(character if character.isprintable() else "?" for character in words)
 
 
 def _limit_memory(mib: int) -> None:

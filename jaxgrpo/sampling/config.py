@@ -2,6 +2,9 @@
 
 import dataclasses
 
+# Beyond these, float32 logits divided by it are all alike, or no longer finite.
+_COLDEST, _HOTTEST = 1e-4, 1e4
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SamplingConfig:
@@ -25,6 +28,10 @@ class SamplingConfig:
     def __post_init__(self) -> None:
         if self.temperature < 0:
             raise ValueError(f"temperature must not be negative, got {self.temperature}")
+        if self.temperature and not _COLDEST <= self.temperature <= _HOTTEST:
+            raise ValueError(
+                f"temperature must be 0 or in [{_COLDEST:g}, {_HOTTEST:g}], got {self.temperature}"
+            )
         if self.top_k < 0:
             raise ValueError(f"top_k must not be negative, got {self.top_k}")
         if not 0 < self.top_p <= 1:
@@ -36,6 +43,8 @@ class SamplingConfig:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not self.length_buckets or list(self.length_buckets) != sorted(set(self.length_buckets)):
             raise ValueError(f"length_buckets must rise, got {self.length_buckets}")
+        if self.length_buckets[0] < 1:
+            raise ValueError(f"length_buckets must be at least 1, got {self.length_buckets}")
 
     @property
     def truncated(self) -> bool:

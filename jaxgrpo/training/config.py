@@ -31,7 +31,7 @@ class TrainingConfig:
             minimum = 0 if name == "steps" else 1
             if getattr(self, name) < minimum:
                 raise ValueError(f"{name} must be at least {minimum}, got {getattr(self, name)}")
-        if self.max_mismatch < 0:
+        if not self.max_mismatch >= 0:  # nan too
             raise ValueError(f"max_mismatch must not be negative, got {self.max_mismatch}")
 
     @property

@@ -1,6 +1,7 @@
 """AdamW behind a schedule and a global-norm clip, from its config."""
 
 import dataclasses
+import math
 from typing import Any, Literal
 
 import jax
@@ -34,6 +35,10 @@ class OptimizerConfig:
         for name in ("learning_rate", "warmup_steps", "weight_decay", "max_grad_norm"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+            if not math.isfinite(getattr(self, name)):
+                raise ValueError(f"{name} must be finite, got {getattr(self, name)}")
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
+            raise ValueError(f"epsilon must be above 0 and finite, got {self.epsilon}")
         for name in ("b1", "b2"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")

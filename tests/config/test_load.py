@@ -63,6 +63,16 @@ def test_digest_changes_with_any_value_and_only_then():
         ("seed: one\n", "seed: input should be a valid integer, got 'one'"),
         ("seed: 1.5\n", "seed: input should be a valid integer"),
         ("seed: true\n", "seed: input should be a valid integer, got True"),
+        ("optimizer: {learning_rate: .nan}\n", "learning_rate must be a number of at most 3.4e+38"),
+        ("optimizer: {learning_rate: 1e39}\n", "learning_rate must be a number of at most 3.4e+38"),
+        ("loss: {penalty: {coefficient: .inf}}\n", "coefficient must be a number of at most"),
+        ("training: {steps: 2147483648}\n", "training.steps must be a number of at most 2.14"),
+        ("training: {max_mismatch: .nan}\n", "training.max_mismatch must be a number of at most"),
+        ("rollout: {sampling: {temperature: 1e-300}}\n", "temperature must be 0 or in [0.0001"),
+        ("rollout: {sampling: {length_buckets: [0, 8]}}\n", "length_buckets must be at least 1"),
+        ("model: {decoder: {rope_theta: 0.0}}\n", "rope_theta must be above 0 and finite"),
+        ("model: {decoder: {norm_epsilon: -1e-6}}\n", "norm_epsilon must be above 0 and finite"),
+        ("optimizer: {epsilon: 0.0}\n", "epsilon must be above 0 and finite"),
         ("seed: null\n", "seed: input should be a valid integer, got None"),
         ("optimizer: {learning_rate: '1e-4'}\n", "optimizer.learning_rate"),
         ("optimizer: {schedule: step}\n", "'constant', 'linear' or 'cosine', got 'step'"),
@@ -83,6 +93,11 @@ def test_whatever_does_not_fit_is_refused_in_one_line(text, says):
     message = str(caught.value)
     assert says in message
     assert "\n" not in message
+
+
+def test_an_option_of_an_operator_may_be_infinite():
+    experiment = parse(MINIMAL + "loss: {name: dppo_tv, options: {cap: .inf}}\n")
+    assert experiment.loss.options == {"cap": float("inf")}
 
 
 def test_a_missing_room_is_named():

@@ -69,6 +69,10 @@ GOOD = {"question": "q", "answer": "a"}
         ({"question": "q", "answer": None}, r"set\.jsonl:2: no field 'answer'"),
         ({"question": "q", "answer": " "}, r"set\.jsonl:2: field 'answer' .* is empty"),
         ({"question": "", "answer": "a"}, r"set\.jsonl:2: field 'question' .* is empty"),
+        ('{"question": "q", "question": "r", "answer": "a"}', r"2: .* 'question' is given twice"),
+        ('{"question": "q", "answer": NaN}', r"set\.jsonl:2: .* NaN is no value of JSON"),
+        ({"question": "q", "answer": "a\ud800"}, r"set\.jsonl:2: .* surrogates not allowed"),
+        ({"question": "q", "answer": "a", "x": ["\udfff"]}, r"2: .* surrogates not allowed"),
     ],
 )
 def test_a_bad_line_is_named(write, bad, message):
@@ -88,6 +92,20 @@ def test_a_byte_order_mark_is_passed_over(tmp_path):
     path = tmp_path / "bom.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(GOOD).encode())
     assert JsonlSource(path)[0].question == "q"
+
+
+def test_an_escaped_pair_of_surrogates_is_a_character(write):
+    assert JsonlSource(write({"question": "\U0001f600", "answer": "a"}))[0].question == "\U0001f600"
+
+
+def test_a_path_that_no_file_can_have_is_a_user_error():
+    with pytest.raises(UserError, match="cannot read: embedded null byte"):
+        JsonlSource("a\0b")
+
+
+def test_a_column_can_not_stand_for_the_completion(write):
+    with pytest.raises(UserError, match="'completion' is what the policy writes"):
+        JsonlSource(write(GOOD), {"completion": "answer"})
 
 
 @pytest.mark.parametrize("content", ["", "\n\n  \n"])

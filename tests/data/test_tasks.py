@@ -197,11 +197,19 @@ def test_countdown_answers_reach_the_target_with_every_number(options):
         ("no.such.module:Task", {}, r"ModuleNotFoundError"),
         ("jaxgrpo.data.tasks:Nothing", {}, r"AttributeError"),
         ("jaxgrpo.data.tasks:_GIVEN", {}, r"not callable"),
+        ("builtins:dict", {}, r"no signature found"),
     ],
 )
 def test_bad_tasks_and_options_are_user_errors(task, options, message):
     with pytest.raises(UserError, match=message):
         source_of(task, options)
+
+
+def test_a_users_module_that_exits_is_a_user_error(tmp_path, monkeypatch):
+    (tmp_path / "task_that_exits.py").write_text("raise SystemExit(4)")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match="'task_that_exits:Task': SystemExit: 4"):
+        source_of("task_that_exits:Task", {})
 
 
 def test_a_users_task_is_called_with_its_options():

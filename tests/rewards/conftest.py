@@ -70,7 +70,8 @@ def fail_oddly(completion):
 def value(completion):
     return {"nan": float("nan"), "inf": float("inf"), "none": None, "text": "1.0", "complex": 1j,
             "huge": 10**400, "bool": True, "int": 3, "pair": (0.5, "half"),
-            "nothing": (float("nan"), "void"),
+            "nothing": (float("nan"), "void"), "large": 1e31, "odd word": (1.0, "\\ud800\\x1b"),
+            "long word": (1.0, "x" * 3_000_000),
             "list": [1.0], "bad pair": (1.0, "a", "b")}[completion]
 
 def modules(completion):

@@ -160,7 +160,7 @@ def test_odd_exceptions_do_not_end_the_worker():
 def test_what_a_function_may_return():
     with make_pool("value") as pool:
         scores = pool.score(items("bool", "int", "pair", "nan", "inf", "nothing"))
-        bad = pool.score(items("none", "text", "complex", "huge", "list", "bad pair"))
+        bad = pool.score(items("none", "text", "complex", "huge", "large", "list", "bad pair"))
     assert values(scores)[:3] == [1.0, 3.0, 0.5]
     assert outcomes(scores) == ["ok", "ok", "half", "not_finite", "not_finite", "void"]
     assert all(math.isnan(score.total) for score in scores[3:] + bad)
@@ -169,9 +169,15 @@ def test_what_a_function_may_return():
         ["error", " TypeError"],
         ["error", " TypeError"],
         ["error", " OverflowError"],
+        ["error", " OverflowError"],
         ["error", " TypeError"],
         ["error", " ValueError"],
     ]
+
+
+def test_words_that_no_file_could_hold_are_made_plain_and_short():
+    with make_pool("value") as pool:
+        assert outcomes(pool.score(items("odd word", "long word"))) == ["??", "x" * 300]
 
 
 @pytest.mark.parametrize(
