@@ -1,6 +1,43 @@
 """Rewards -> advantages, by comparison with the other completions of the same prompt."""
 
 from jaxgrpo.advantages._group import group_centred, group_normalised, leave_one_out
-from jaxgrpo.advantages._registry import ADVANTAGES
+from jaxgrpo.advantages._pass_at_k import best_of_group, pass_at_k_normalised, pass_at_k_rewards
+from jaxgrpo.advantages._registry import ADVANTAGES, REWARD_TRANSFORMS
+from jaxgrpo.advantages._scaled import batch_normalised, gpg, leave_one_out_normalised, max_rl
+from jaxgrpo.advantages._shaping import (
+    clipped,
+    informative_groups,
+    overlong_penalised,
+    scaled_by_sign,
+    unlikeliness,
+)
+from jaxgrpo.advantages._weighted import (
+    filtered_group,
+    gdpo,
+    optimal_baseline,
+    whitened_over_tokens,
+)
 
-__all__ = ["ADVANTAGES", "group_centred", "group_normalised", "leave_one_out"]
+__all__ = [
+    "ADVANTAGES",
+    "REWARD_TRANSFORMS",
+    "batch_normalised",
+    "best_of_group",
+    "clipped",
+    "filtered_group",
+    "gdpo",
+    "gpg",
+    "group_centred",
+    "group_normalised",
+    "informative_groups",
+    "leave_one_out",
+    "leave_one_out_normalised",
+    "max_rl",
+    "optimal_baseline",
+    "overlong_penalised",
+    "pass_at_k_normalised",
+    "pass_at_k_rewards",
+    "scaled_by_sign",
+    "unlikeliness",
+    "whitened_over_tokens",
+]

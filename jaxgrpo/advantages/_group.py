@@ -6,7 +6,6 @@ from jaxtyping import Array, Float, Int
 from jaxgrpo.advantages import _statistics
 from jaxgrpo.advantages._registry import ADVANTAGES
 from jaxgrpo.core import checks
-from jaxgrpo.core.grouping import over_group
 from jaxgrpo.core.registry import Card
 
 
@@ -60,11 +59,7 @@ def group_normalised(
     if ddof not in (0, 1):
         raise ValueError(f"ddof must be 0 or 1, got {ddof}")
     group = _statistics.of_each(rewards, group_ids)
-    # In units of the span: squares of the rewards themselves leave float32 beyond 1e-19 and 1e19.
-    unit = group.centred / group.span
-    squares = over_group(jnp.sum, unit * unit, group_ids, initial=0)
-    variance = squares / jnp.maximum(group.size - ddof, 1).astype(squares.dtype)
-    std = group.span * jnp.sqrt(jnp.where(group.informative, variance, 1))
+    std = _statistics.std_of(group, group_ids, ddof=ddof)
     return (group.centred / (std + eps)).astype(jnp.float32)
 
 

@@ -52,3 +52,23 @@ def of_each(rewards: Float[Array, "B"], group_ids: Int[Array, "B"]) -> Group:
         centred=jnp.where(informative, excess - mean, 0),
         span=jnp.where(informative, high - low, 1),
     )
+
+
+def std_of(group: Group, group_ids: Int[Array, "B"], *, ddof: int = 1) -> Float[Array, "B"]:
+    """Standard deviation of each completion's group; 1 where not informative."""
+    # In units of the span: squares of the rewards themselves leave float32 beyond 1e-19 and 1e19.
+    unit = group.centred / group.span
+    squares = over_group(jnp.sum, unit * unit, group_ids, initial=0)
+    variance = squares / jnp.maximum(group.size - ddof, 1).astype(squares.dtype)
+    return group.span * jnp.sqrt(jnp.where(group.informative, variance, 1))
+
+
+def ranks(
+    values: Float[Array, "B"], group_ids: Int[Array, "B"], where: Bool[Array, "B"]
+) -> Int[Array, "B"]:
+    """How many members of the group inside `where` have a larger value; equals have one rank."""
+
+    def ahead(value: Array, group_id: Array) -> Array:
+        return jnp.sum((values > value) & where & (group_ids == group_id), dtype=jnp.int32)
+
+    return jax.vmap(ahead)(values, group_ids)

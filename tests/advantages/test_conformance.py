@@ -1,5 +1,7 @@
 """What every group advantage keeps to; a new one adds one golden row."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,8 @@ from jaxgrpo.advantages import ADVANTAGES
 REWARDS = np.float32([0, 1, 3, 4, 6, 2])
 GROUP_IDS = np.int32([7, -2, 7, 5, 7, -2])
 ROOT_HALF = np.sqrt(0.5)
+LENGTHS = np.int32([1, 2, 3, 4, 5, 6])
+OVER_TOKENS = np.repeat([-3, -0.5, 0, 0, 3, 0.5], LENGTHS)  # centred rewards, one a token
 GOLDEN = {
     "group_normalised": [
         ({"eps": 0.0}, [-1, -ROOT_HALF, 0, 0, 1, ROOT_HALF]),
@@ -22,16 +26,78 @@ GOLDEN = {
     ],
     "group_centred": [({}, [-3, -0.5, 0, 0, 3, 0.5])],
     "leave_one_out": [({}, [-4.5, -1, 0, 0, 4.5, 1])],
+    "batch_normalised": [
+        ({"eps": 0.0}, np.array([-3, -0.5, 0, 0, 3, 0.5]) / np.std(REWARDS, ddof=1))
+    ],
+    # The others of 0 are 3 and 6, of deviation sqrt(4.5); those of 6 are 0 and 3. Pairs have none.
+    "leave_one_out_normalised": [
+        ({"eps": 0.0}, [-4.5 / np.sqrt(4.5), -1, 0, 0, 4.5 / np.sqrt(4.5), 1])
+    ],
+    "max_rl": [({}, [-1, -1 / 3, 0, 0, 1, 1 / 3])],
+    "best_of_group": [({"eps": 0.0}, [0, 0, 0, 0, 1, 1 / ROOT_HALF])],
+    # Five of six rewards are not 0.
+    "gpg": [
+        ({}, np.array([-3, -0.5, 0, 0, 3, 0.5]) * 1.2),
+        ({"norm": 1.2}, [-3, -0.5, 0, 0, 3, 0.5]),
+    ],
+    # Only 6 is correct: P = 1 - 1/3, s = sqrt(2)/3; nothing in group -2.
+    "pass_at_k_normalised": [
+        ({"k": 2, "threshold": 4.0}, [-ROOT_HALF / 2, 0, -ROOT_HALF / 2, 0, ROOT_HALF, 0]),
+    ],
+    # The baselines are (0 + 9 + 30) / 9 and (2 + 12) / 8.
+    "optimal_baseline": [({}, [-13 / 3, -0.75, -4 / 3, 0, 5 / 3, 0.25])],
+    "whitened_over_tokens": [
+        (
+            {"eps": 0.0},
+            (np.array([-3, -0.5, 0, 0, 3, 0.5]) - OVER_TOKENS.mean()) / OVER_TOKENS.std(ddof=1),
+        )
+    ],
+    "filtered_group": [
+        ({"keep": 2, "eps": 0.0}, [-ROOT_HALF, -ROOT_HALF, ROOT_HALF, 0, 0, ROOT_HALF]),
+        # Rewards a token: 0, 1, 1.2 and 0.5, 0.33.
+        (
+            {"keep": 2, "by": "efficiency", "eps": 0.0},
+            [0, -ROOT_HALF, -ROOT_HALF, 0, ROOT_HALF, ROOT_HALF],
+        ),
+    ],
+    # The squares of the normalised sum to 3.
+    "gdpo": [({"eps": 0.0}, np.array([-1, -ROOT_HALF, 0, 0, 1, ROOT_HALF]) / np.sqrt(0.6))],
 }
 ROWS = [(name, *row) for name, rows in GOLDEN.items() for row in rows]
+# Options under which an advantage is asked for on other batches than that of the golden values.
+OPTIONS = {"pass_at_k_normalised": {"k": 2}}
 every = pytest.mark.parametrize("name", ADVANTAGES.names())
+
+
+def all_but(*names):
+    return pytest.mark.parametrize("name", [n for n in ADVANTAGES.names() if n not in names])
+
+
+# The scale of these depends on the whole batch, or on where 0 is.
+OF_BATCH = ("batch_normalised", "gdpo", "gpg", "whitened_over_tokens")
+WITH_ZERO = ("gpg", "max_rl", "pass_at_k_normalised")
 CASES = hnp.arrays(np.float32, 12, elements=st.floats(-4, 4, width=16))
 IDS = hnp.arrays(np.int32, 12, elements=st.integers(0, 3))
 
 
 def evaluate(name, rewards, group_ids, **options):
-    rewards = jnp.asarray(rewards, jnp.float32)
-    return np.asarray(ADVANTAGES[name](rewards, jnp.asarray(group_ids), **options))
+    if "lengths" in options:
+        function = bound(name, len(rewards), **options)
+    else:
+        function = compiled(name, len(rewards), tuple(options.items()))
+    return np.asarray(function(jnp.asarray(rewards, jnp.float32), jnp.asarray(group_ids)))
+
+
+@functools.cache
+def compiled(name, rows, options):
+    return jax.jit(bound(name, rows, **dict(options)))
+
+
+def bound(name, rows, **options):
+    """The advantage with its options, and lengths of 1 unless they are given."""
+    if "lengths" in ADVANTAGES.card(name).needs:
+        options = {"lengths": jnp.ones(rows, jnp.int32), **options}
+    return functools.partial(ADVANTAGES[name], **{**OPTIONS.get(name, {}), **options})
 
 
 def test_every_advantage_has_a_row():
@@ -40,6 +106,8 @@ def test_every_advantage_has_a_row():
 
 @pytest.mark.parametrize(("name", "options", "expected"), ROWS)
 def test_golden_values(name, options, expected):
+    if "lengths" in ADVANTAGES.card(name).needs:
+        options = {**options, "lengths": jnp.asarray(LENGTHS)}
     np.testing.assert_allclose(
         evaluate(name, REWARDS, GROUP_IDS, **options), expected, rtol=1e-6, atol=1e-7
     )
@@ -65,7 +133,7 @@ def test_a_lone_sample_is_0(name):
     np.testing.assert_array_equal(evaluate(name, [1.0, 2.0, 3.0], [0, 1, 2]), np.zeros(3))
 
 
-@every
+@all_but(*OF_BATCH)
 @pytest.mark.parametrize("missing", [np.nan, np.inf, -np.inf])
 def test_a_missing_reward_is_left_out(name, missing):
     advantages = evaluate(name, [0, missing, 3, missing, 6, 5], [1, 1, 1, 2, 1, 2])
@@ -78,7 +146,7 @@ def test_nothing_scored_is_all_0(name):
     np.testing.assert_array_equal(evaluate(name, [np.nan] * 4, [0, 0, 1, 1]), np.zeros(4))
 
 
-@every
+@all_but(*WITH_ZERO)
 @pytest.mark.parametrize("offset", [1e4, -1e4, 2.0**20, -(2.0**20)])
 def test_a_huge_offset_changes_nothing(name, offset):
     # The sums are exact in float32, so the advantages must be too.
@@ -86,7 +154,7 @@ def test_a_huge_offset_changes_nothing(name, offset):
     np.testing.assert_array_equal(shifted, evaluate(name, REWARDS, GROUP_IDS))
 
 
-@every
+@all_but(*WITH_ZERO)
 def test_a_huge_offset_does_not_drown_the_differences_of_a_large_group(name):
     # 65 rewards of 0 to 4: their sum, with the offset, is beyond the integers of float32.
     rewards = np.arange(65, dtype=np.float32) % 5
@@ -103,7 +171,7 @@ def test_the_normalised_advantage_has_no_scale(scale):
     np.testing.assert_allclose(scaled, expected, rtol=0, atol=5e-7)
 
 
-@every
+@all_but("leave_one_out_normalised")
 @settings(deadline=None, max_examples=25)
 @given(CASES, IDS, st.randoms(use_true_random=False))
 def test_advantages_follow_a_permutation_and_a_renaming(name, rewards, group_ids, random):
@@ -117,7 +185,7 @@ def test_advantages_follow_a_permutation_and_a_renaming(name, rewards, group_ids
     )
 
 
-@every
+@all_but(*OF_BATCH, "best_of_group", "leave_one_out_normalised")
 @settings(deadline=None, max_examples=25)
 @given(CASES, IDS)
 def test_each_group_sums_to_0_and_other_groups_do_not_matter(name, rewards, group_ids):
@@ -131,7 +199,7 @@ def test_each_group_sums_to_0_and_other_groups_do_not_matter(name, rewards, grou
         )
 
 
-@every
+@all_but("best_of_group", "pass_at_k_normalised")
 def test_a_higher_reward_never_has_a_lower_advantage(name):
     rewards = np.float32([5, 1, 4, 1, 9, 2, 6])
     advantages = evaluate(name, rewards, np.zeros(7, np.int32))
@@ -140,7 +208,8 @@ def test_a_higher_reward_never_has_a_lower_advantage(name):
 
 @every
 def test_jit_vmap_dtype_and_no_gradient(name):
-    function, rewards, group_ids = ADVANTAGES[name], jnp.asarray(REWARDS), jnp.asarray(GROUP_IDS)
+    rewards, group_ids = jnp.asarray(REWARDS), jnp.asarray(GROUP_IDS)
+    function = bound(name, 6)
     eager = function(rewards, group_ids)
     assert eager.dtype == jnp.float32
     with jax.numpy_dtype_promotion("strict"):
@@ -151,27 +220,45 @@ def test_jit_vmap_dtype_and_no_gradient(name):
     np.testing.assert_array_equal(gradient, np.zeros(6))
 
 
-@every
+@all_but("pass_at_k_normalised")
 def test_float64_rewards_give_float32_advantages(name):
     with jax.enable_x64(True):
         # A difference that float32 would not see at all.
         rewards = jnp.array([1e9, 1e9 + 1e-3], jnp.float64)
-        advantages = ADVANTAGES[name](rewards, jnp.zeros(2, int))
+        advantages = bound(name, 2)(rewards, jnp.zeros(2, int))
     assert advantages.dtype == jnp.float32
     assert advantages[1] > 0
 
 
 @every
 def test_what_does_not_fit_is_refused(name):
-    rewards, group_ids = jnp.zeros(3), jnp.zeros(3, int)
+    function, rewards, group_ids = bound(name, 3), jnp.zeros(3), jnp.zeros(3, int)
     with pytest.raises(TypeError, match="rewards must be a floating-point array"):
-        ADVANTAGES[name](jnp.zeros(3, int), group_ids)
+        function(jnp.zeros(3, int), group_ids)
     with pytest.raises(TypeError, match="group_ids must be an integer array"):
-        ADVANTAGES[name](rewards, jnp.zeros(3))
+        function(rewards, jnp.zeros(3))
     with pytest.raises(ValueError, match=r"group_ids must have shape \[3\]"):
-        ADVANTAGES[name](rewards, group_ids[:2])
-    with pytest.raises(ValueError, match=r"rewards must have shape \[any\]"):
-        ADVANTAGES[name](jnp.zeros((3, 2)), group_ids)
+        function(rewards, group_ids[:2])
+    if name != "gdpo":  # which takes several rewards
+        with pytest.raises(ValueError, match=r"rewards must have shape \[any\]"):
+            function(jnp.zeros((3, 2)), group_ids)
+    if "lengths" in ADVANTAGES.card(name).needs:
+        with pytest.raises(ValueError, match=r"lengths must have shape \[3\]"):
+            function(rewards, group_ids, lengths=jnp.ones(2, int))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("batch_normalised", {"eps": -1.0}),
+        ("gpg", {"norm": 0.0}),
+        ("pass_at_k_normalised", {"k": 0}),
+        ("filtered_group", {"keep": 0}),
+    ],
+)
+def test_numbers_out_of_range_are_refused(name, options):
+    with pytest.raises(ValueError, match="must be"):
+        evaluate(name, REWARDS, GROUP_IDS, **options)
 
 
 @pytest.mark.parametrize("options", [{"ddof": 2}, {"ddof": -1}, {"eps": -1e-6}])
