@@ -18,6 +18,7 @@ from jaxgrpo.losses._ppo import ppo_clip
 from jaxgrpo.losses._registry import LOSSES, PENALTIES
 from jaxgrpo.losses._reinforce import gpg, reinforce
 from jaxgrpo.losses._rpg import rpg
+from jaxgrpo.losses._score_penalties import absolute, k1_score, k3_score
 from jaxgrpo.losses._sequence import gmpo, gspo, gspo_token, luspo
 from jaxgrpo.losses._soft import ce_gppo, cfpo, gppo, sapo
 from jaxgrpo.losses._squared import dro, gvpo
@@ -27,6 +28,7 @@ from jaxgrpo.losses._weighted import cispo, minirl, topr, vespo
 __all__ = [
     "LOSSES",
     "PENALTIES",
+    "absolute",
     "adrpo",
     "aspo",
     "atr",
@@ -50,8 +52,10 @@ __all__ = [
     "gspo_token",
     "gvpo",
     "k1",
+    "k1_score",
     "k2",
     "k3",
+    "k3_score",
     "kl_cov",
     "luffy",
     "luspo",
