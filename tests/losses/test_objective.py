@@ -44,7 +44,8 @@ PENALISED = make_objective(
 
 @functools.cache
 def compiled(objective):
-    @jax.jit
+    # Half the time to compile.
+    @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
     def both(log_probs, entropies, inputs):
         loss = jax.value_and_grad(lambda x: objective(x, entropies, inputs), has_aux=True)
         return loss(log_probs)

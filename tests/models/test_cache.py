@@ -1,6 +1,7 @@
 """Prefill and decoding against one pass over the whole sequence."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,9 @@ import numpy as np
 import pytest
 
 from jaxgrpo.models import bind, decode_step, prefill
+
+# Half the time to compile.
+jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 PROMPTS = [[3, 7, 1, 12], [8, 9], [2]]
 CONTINUATIONS = np.random.default_rng(3).integers(0, 19, (3, 5))
@@ -28,12 +32,12 @@ def model(request, gqa, random_params):
     with jax.enable_x64(True):
         params = random_params(config)
 
-    @jax.jit
+    @jit
     def start(params, tokens, mask):
         state, cache = prefill(config, params, tokens, mask)
         return state, cache.repeat(2).extend(5)
 
-    @jax.jit
+    @jit
     def advance(params, tokens, positions, slot, cache):
         decoder = bind(config, params)
         return decode_step(decoder, decoder.layers(), tokens, positions, slot, cache)

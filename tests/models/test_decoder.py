@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -7,6 +8,10 @@ import pytest
 
 from jaxgrpo.models import DecoderConfig, Policy, abstract_params, logits, parameter_count
 from jaxgrpo.models.attention import attention
+
+# Half the time to compile.
+FAST = {"xla_backend_optimization_level": 0}
+jit = functools.partial(jax.jit, compiler_options=FAST)
 
 random = np.random.default_rng(1)
 TOKENS = random.integers(0, 19, (2, 7)).astype(np.int32)
@@ -29,7 +34,7 @@ def test_logits_against_literal_loops(name, gqa, random_params, literal_logits):
     )
     with jax.enable_x64(True):
         params = random_params(config)
-        got = jax.jit(logits)(Policy(config, params), jnp.asarray(TOKENS))
+        got = jit(logits)(Policy(config, params), jnp.asarray(TOKENS))
         assert got.dtype == jnp.float64
     for row, tokens in zip(got, TOKENS, strict=True):
         np.testing.assert_allclose(row, literal_logits(config, params, tokens), rtol=1e-10)
@@ -37,7 +42,7 @@ def test_logits_against_literal_loops(name, gqa, random_params, literal_logits):
 
 def test_logits_in_float32(gqa, random_params, literal_logits):
     params = random_params(gqa)
-    got = jax.jit(logits)(Policy(gqa, params), jnp.asarray(TOKENS))
+    got = jit(logits)(Policy(gqa, params), jnp.asarray(TOKENS))
     assert got.dtype == jnp.float32
     wanted = np.stack([literal_logits(gqa, params, tokens) for tokens in TOKENS])
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
@@ -46,7 +51,7 @@ def test_logits_in_float32(gqa, random_params, literal_logits):
 def test_logits_in_bfloat16_are_float32_and_near(gqa, random_params, literal_logits):
     config = dataclasses.replace(gqa, compute_dtype="bfloat16")
     params = random_params(config)
-    got = jax.jit(logits)(Policy(config, params), jnp.asarray(TOKENS))
+    got = jit(logits)(Policy(config, params), jnp.asarray(TOKENS))
     assert got.dtype == jnp.float32
     wanted = np.stack([literal_logits(gqa, params, tokens) for tokens in TOKENS])
     error = np.abs(got - wanted).max() / np.abs(wanted).max()
@@ -92,7 +97,7 @@ def test_rematerialisation_changes_memory_and_nothing_else(gqa, random_params):
         def loss(params, this=this):
             return jnp.mean(logits(Policy(this, params), tokens) ** 2)
 
-        compiled = jax.jit(jax.value_and_grad(loss)).lower(params).compile()
+        compiled = jit(jax.value_and_grad(loss)).lower(params).compile()
         results[remat] = compiled(params)
         temporary[remat] = compiled.memory_analysis().temp_size_in_bytes
     for remat in results:

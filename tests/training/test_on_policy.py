@@ -12,6 +12,9 @@ from jaxgrpo.losses.config import LossConfig, make_objective
 from jaxgrpo.models import Policy, logits
 from jaxgrpo.training import make_loss, score
 
+# Half the time to compile.
+FAST = {"xla_backend_optimization_level": 0}
+
 # Ends early, never ends, all masked, empty, ends in the last slot; all but the empty one are seven
 # tokens long, so that the plain loop below is compiled once.
 ROWS = np.array([2, 4, 5, 3, 0])
@@ -37,7 +40,7 @@ def wanted(setting, temperature):
     """(log-prob by place, gradient) of -A log p, a bare sequence at a time, a token at a time."""
     model, params, batch = setting
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=FAST)
     @functools.partial(jax.grad, has_aux=True)
     def gradient_of(params, tokens, weights):
         rows = logits(Policy(model, params), tokens[None])[0] / temperature
@@ -67,7 +70,8 @@ def test_scores_are_those_of_the_literal_loop(setting, wanted, temperature):
     model, params, batch = setting
     with jax.enable_x64(True):
         scoring = jax.jit(
-            lambda params: score(model, params, batch, temperature=temperature, chunk_tokens=7)
+            lambda params: score(model, params, batch, temperature=temperature, chunk_tokens=7),
+            compiler_options=FAST,
         )
         got, entropies = jax.device_get(scoring(params))
     assert len(wanted[0]) == 3 + 6 + 6
@@ -84,7 +88,7 @@ def test_the_gradient_is_that_of_a_log_p(setting, wanted, temperature):
     with jax.enable_x64(True):
         loss = make_loss(model, objective, temperature=temperature, chunk_tokens=7)
         (total, (_, metrics)), got = jax.device_get(
-            jax.jit(jax.value_and_grad(loss, has_aux=True))(params, batch)
+            jax.jit(jax.value_and_grad(loss, has_aux=True), compiler_options=FAST)(params, batch)
         )
     for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(wanted[1]), strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-13 + 1e-12 * np.abs(other).max())
