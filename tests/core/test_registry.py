@@ -79,6 +79,20 @@ def test_a_card_must_need_what_the_signature_takes(needs):
         Registry("loss").register(card(needs=needs))(loss)
 
 
+def test_a_card_may_say_that_it_needs_the_whole_step():
+    assert card(level="batch").level == "batch"
+
+
+def test_options_of_an_inner_operator_are_a_mapping(registry):
+    @registry.register(card())
+    def wrapper(log_probs, *, where=None, base: str = "atr", base_options: dict | None = None):
+        return base, base_options
+
+    assert registry.bind("wrapper", base_options={"delta": 0.1})(None) == ("atr", {"delta": 0.1})
+    with pytest.raises(TypeError, match="base_options must be dict"):
+        registry.bind("wrapper", base_options=[1])
+
+
 @pytest.mark.parametrize("fields", [{"level": "word"}, {"gradient": "up"}])
 def test_a_card_admits_known_levels_and_gradients_only(fields):
     with pytest.raises(ValueError, match="must be one of"):

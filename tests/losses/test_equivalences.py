@@ -7,7 +7,22 @@ import pytest
 
 from jaxgrpo.clipping import INTERVALS, ratio_interval
 from jaxgrpo.divergences import kl3, tv
-from jaxgrpo.losses import atr, ppo_clip, trust_region
+from jaxgrpo.losses import (
+    atr,
+    ce_gppo,
+    cispo,
+    dppo_kl,
+    dppo_tv,
+    dro,
+    erc,
+    gppo,
+    gspo,
+    gspo_token,
+    ppo_clip,
+    reinforce,
+    rpg,
+    trust_region,
+)
 
 RANDOM = np.random.default_rng(11)
 LOG_RATIOS = RANDOM.normal(size=400) * 0.6
@@ -159,3 +174,71 @@ def test_a_region_must_return_one_number_a_token():
 def test_an_unknown_region_names_the_known():
     with pytest.raises(LookupError, match="no divergence named 'k3'; did you mean 'kl3'"):
         trust_region(jnp.zeros((1, 3)), jnp.zeros((1, 3)), jnp.ones(1), divergence="k3", delta=0.1)
+
+
+INFINITE = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("one", "options", "other", "other_options"),
+    [
+        (dppo_tv, {"delta": 0.1}, trust_region, {"divergence": "binary_tv", "delta": 0.1}),
+        (dppo_kl, {"delta": 0.1}, trust_region, {"divergence": "binary_kl", "delta": 0.1}),
+        # Without a region, DPPO is the importance-weighted gradient; with a cap of 3 it is CISPO.
+        (dppo_tv, {"delta": INFINITE}, atr, {"delta": INFINITE}),
+        (dppo_tv, {"delta": INFINITE, "cap": 3.0}, cispo, {"clip_high": 3.0}),
+        (reinforce, {"weight": "ratio", "cap": 3.0}, cispo, {"clip_high": 3.0}),
+        (reinforce, {}, dro, {"beta": 0.0}),
+        (ce_gppo, {"beta_low": 1.0, "beta_high": 1.0}, gppo, {}),
+        (ce_gppo, {"beta_low": 0.0, "beta_high": 0.0}, ppo_clip, {}),
+        (rpg, {"beta": 0.0}, atr, {"delta": INFINITE}),
+        (
+            rpg,
+            {"beta": 0.0, "estimator": "differentiable", "clipped": True, "dual_clip": 3.0},
+            ppo_clip,
+            {"clip_high": 0.28, "dual_clip": 3.0},
+        ),
+    ],
+)
+def test_losses_that_have_the_gradient_of_one_another(one, options, other, other_options):
+    # Probabilities below 1: the binary divergences are of policies.
+    with jax.enable_x64(True):
+        log_probs = jnp.minimum(jnp.asarray(LOG_RATIOS), 1.5) - 2
+
+        def weights(loss, options):
+            total = jax.jit(
+                lambda x: loss(x, jnp.full(400, -2.0), jnp.asarray(ADVANTAGES), **options).sum()
+            )
+            return -np.asarray(jax.grad(total)(log_probs))
+
+        mine, others = weights(one, options), weights(other, other_options)
+    np.testing.assert_allclose(mine, others, rtol=1e-12)
+    assert np.count_nonzero(mine)
+
+
+def test_gspo_token_is_gspo_with_one_advantage_a_sequence():
+    with jax.enable_x64(True):
+        rows = [jnp.asarray(x.reshape(40, 10)) for x in (LOG_RATIOS, 0 * LOG_RATIOS)]
+        advantages = jnp.asarray(ADVANTAGES[:40])
+        options = {"clip_low": 0.05, "clip_high": 0.05}
+        gradients = [
+            jax.grad(lambda x, loss=loss: loss(x, rows[1], advantages, **options).sum())(rows[0])
+            for loss in (gspo, gspo_token)
+        ]
+    np.testing.assert_allclose(*gradients, rtol=1e-12)
+    assert 0 < np.count_nonzero(np.asarray(gradients[0]) == 0) < 400
+
+
+def test_erc_without_bounds_is_its_base_and_with_closed_ones_has_no_gradient():
+    log_probs, zeros = jnp.asarray(LOG_RATIOS, jnp.float32), jnp.zeros(400)
+    advantages = jnp.asarray(ADVANTAGES, jnp.float32)
+    entropies = jnp.exp(log_probs)
+
+    def gradient(loss, **options):
+        return jax.grad(lambda x: loss(x, zeros, advantages, **options).sum())(log_probs)
+
+    arrays = {"entropies": entropies, "anchor_entropies": jnp.ones(400)}
+    opened = gradient(erc, low=0.0, high=INFINITE, **arrays)
+    np.testing.assert_array_equal(opened, gradient(ppo_clip))
+    closed = gradient(erc, low=0.0, high=1e-9, **arrays)
+    np.testing.assert_array_equal(closed, zeros)
