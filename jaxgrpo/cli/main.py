@@ -61,8 +61,13 @@ def _run(verb: str, words: Sequence[str]) -> int:
         return _fail("interrupted", 130)
     except BrokenPipeError:
         return ExitCode.DONE
+    except OSError as error:
+        # A full disk, a read-only folder, a folder where a file should be: the host's to put right.
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{error.strerror or error}", ExitCode.HOST)
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"jaxgrpo: {message}", file=sys.stderr)
+    # One line, whatever a user's module or a library put into its message.
+    print(f"jaxgrpo: {' '.join(message.split())}", file=sys.stderr)
     return code

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from jaxgrpo.advantages import ADVANTAGES
+from jaxgrpo.aggregation import AGGREGATIONS
 from jaxgrpo.checkpoints import CheckpointConfig
 from jaxgrpo.core.choice import Choice
 from jaxgrpo.data import DataConfig
@@ -127,6 +128,11 @@ class Experiment:
             raise ValueError(
                 f"training.micro_batches must divide the {rows} rows of a minibatch, "
                 f"got {self.training.micro_batches}"
+            )
+        if ":" in self.loss.aggregation.name:
+            raise ValueError(
+                f"loss.aggregation.name must be one of {', '.join(AGGREGATIONS.names())}, whose "
+                f"weights of rows are known, got {self.loss.aggregation.name!r}"
             )
         _check_level(self, read_objective(self).level)
         _named("advantages", lambda: bound_advantages(self))

@@ -169,10 +169,10 @@ def _refuse_misfits(tree: Any, kind: Any, path: str, source: str) -> None:
 def _first(error: ValidationError) -> str:
     """The first complaint of pydantic in our words: where, what was wanted, what came."""
     detail = error.errors()[0]
-    where = ".".join(str(part) for part in detail["loc"]) or "config"
+    where = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "missing":
         return f"{where} is missing"
     if raised := detail.get("ctx", {}).get("error"):  # by a __post_init__ of ours
-        return f"{where}: {raised}"
+        return f"{where}: {raised}" if where else str(raised)
     message = detail["msg"][0].lower() + detail["msg"][1:]
-    return f"{where}: {message}, got {detail['input']!r}"
+    return f"{where or 'config'}: {message}, got {detail['input']!r}"

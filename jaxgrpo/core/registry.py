@@ -136,7 +136,7 @@ def _imported(path: str, family: str) -> Callable:
     module_name, _, name = path.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # a user's module may fail in any way while it loads
+    except (Exception, SystemExit) as error:  # a user's module may fail in any way as it loads
         raise LookupError(
             f"{family} {path!r}: module {module_name!r} cannot be imported: "
             f"{type(error).__name__}: {error}"

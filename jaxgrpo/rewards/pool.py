@@ -64,8 +64,9 @@ class RewardPool:
     """Scores completions in worker processes under a time and memory limit each.
 
     A worker that runs past the limit, dies or garbles its pipe is killed and replaced, the
-    completion it had is scored nan with the reason, and the others go on. To be used as a context
-    manager; not by several threads at once.
+    completion it had is scored nan with the reason, and the others go on. A completion whose worker
+    died is tried once more, so that a worker killed from outside changes no reward. To be used as a
+    context manager; not by several threads at once.
 
     Args:
       config: functions and limits.
@@ -78,6 +79,9 @@ class RewardPool:
         self._start_seconds = start_seconds
         self._slots: list[_Slot] = []
         self._failed_starts = 0
+        # Items of the call in progress: not handed out yet, and lost to a crash once.
+        self._waiting: collections.deque[int] = collections.deque()
+        self._crashed: set[int] = set()
 
     def __enter__(self) -> Self:
         for _ in range(self._config.workers):
@@ -124,14 +128,14 @@ class RewardPool:
         """
         self._require_open()
         scores: dict[int, Score] = {}
-        waiting = collections.deque(range(len(items)))
+        self._waiting, self._crashed = collections.deque(range(len(items))), set()
         called = time.monotonic()
         self._replace_dead()
         try:
             while len(scores) < len(items):
                 for slot in self._slots:
-                    if slot.state == "idle" and waiting:
-                        self._hand(slot, waiting.popleft(), items)
+                    if slot.state == "idle" and self._waiting:
+                        self._hand(slot, self._waiting.popleft(), items)
                 self._wait_and_receive(scores)
                 if on_wait is not None and time.monotonic() - called >= _TICK_SECONDS:
                     on_wait()
@@ -237,7 +241,11 @@ class RewardPool:
         if status == -signal.SIGALRM:
             # The worker's own alarm goes off where we were kept from looking in time.
             reason = "timeout"
-        if slot.state == "busy":
+        if slot.state == "busy" and reason == "crash" and slot.item not in self._crashed:
+            # The kernel, short of memory, may have ended it for another's sake: once more.
+            self._crashed.add(slot.item)
+            self._waiting.appendleft(slot.item)
+        elif slot.state == "busy":
             scores[slot.item] = self._score(slot, missing=reason)
         else:
             self._failed_starts += 1

@@ -49,6 +49,8 @@ class RunFolder:
             self._lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise HostError(f"run folder {self.path}: {error.strerror}") from error
+        except ValueError as error:  # a nul byte
+            raise UserError(f"run folder {os.fspath(self.path)!r}: {error}") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -103,7 +105,7 @@ class RunFolder:
         saved = self.path / "config.yaml"
         text = dump(self._experiment)
         if saved.exists():
-            before = flatten(yaml.safe_load(saved.read_text()) or {})
+            before = flatten(_read_config(saved))
             now = flatten(yaml.safe_load(text))
             changed = [
                 f"{name} {before.get(name)!r} -> {now.get(name)!r}"
@@ -117,7 +119,7 @@ class RunFolder:
                 )
             self._refuse_finished()
         partial = self.path / "config.yaml.partial"
-        partial.write_text(text)
+        partial.write_text(text, encoding="utf-8")
         partial.replace(saved)
 
     def _refuse_finished(self) -> None:
@@ -125,7 +127,7 @@ class RunFolder:
             steps = json.loads((self.path / "summary.json").read_text()).get("steps", 0)
         except (OSError, ValueError, AttributeError):
             return
-        if steps >= self._experiment.training.steps:
+        if isinstance(steps, int) and steps >= self._experiment.training.steps:
             raise AlreadyComplete(
                 f"the run in {self.path} is complete: {steps} steps; see {self.path}/summary.json, "
                 "or raise --training.steps to go on"
@@ -135,6 +137,24 @@ class RunFolder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def _read_config(path: pathlib.Path) -> dict[str, Any]:
+    """What an earlier start wrote.
+
+    Raises:
+      HostError: it isn't that any more.
+    """
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if isinstance(tree, dict):
+            return tree
+        reason = "no mapping"
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        reason = f"{type(error).__name__}: {error}"
+    raise HostError(
+        f"{path} is damaged ({reason}): remove it if the run is this config's, and start again"
+    )
 
 
 def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:

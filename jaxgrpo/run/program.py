@@ -20,6 +20,7 @@ from jaxgrpo.losses.config import LossConfig, make_objective
 from jaxgrpo.losses.objective import Objective
 from jaxgrpo.models import DecoderConfig, Params, check_pretrained, read_config
 from jaxgrpo.rollouts import worked_tokens
+from jaxgrpo.run.rehearsal import rehearse
 from jaxgrpo.sampling import Sampler
 from jaxgrpo.sharding import batch_sharding, build_mesh, row_shards
 from jaxgrpo.tokenizers import Tokenizer
@@ -85,7 +86,7 @@ def build_program(experiment: Experiment) -> Program:
     """Build it all; nothing is written, and parameters don't exist yet.
 
     Raises:
-      UserError: data, tokenizer, model, mesh or batch sizes don't fit.
+      UserError: data, tokenizer, model, operators, mesh or batch sizes don't fit.
     """
     mesh = build_mesh(experiment.mesh)
     tokenizer = load_tokenizer(experiment.tokenizer)
@@ -95,7 +96,8 @@ def build_program(experiment: Experiment) -> Program:
     train_prompts = _prompts(experiment, tokenizer, "train")
     if experiment.warmup.steps:
         _check_worked(train_prompts, tokenizer, experiment.rollout.sampling.max_new_tokens)
-    objective = read_objective(experiment)
+    objective, advantages = read_objective(experiment), bound_advantages(experiment)
+    rehearse(experiment, objective, advantages)
     rollout, training, evaluation = experiment.rollout, experiment.training, experiment.evaluation
     temperature = rollout.sampling.temperature
     make_sampler = functools.partial(
@@ -122,7 +124,7 @@ def build_program(experiment: Experiment) -> Program:
         train_prompts=train_prompts,
         eval_prompts=_prompts(experiment, tokenizer, "eval") if experiment.data.eval else None,
         objective=objective,
-        advantages=bound_advantages(experiment),
+        advantages=advantages,
         sampler=make_sampler(rollout.sampling),
         eval_sampler=make_sampler(evaluation.sampling),
         optimizer=optimizer,

@@ -121,6 +121,12 @@ def test_a_run_whose_checkpoints_are_damaged_is_not_taken_for_a_new_one(jaxgrpo,
     assert told.err.splitlines()[-1].startswith("jaxgrpo: no checkpoint is whole")
 
 
+@pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_is_one_line(jaxgrpo, run):
+    told = jaxgrpo("eval", run, "--limit", "1", "--json", "/dev/full")
+    assert (told.code, told.err.splitlines()[-1]) == (77, "jaxgrpo: No space left on device")
+
+
 def test_a_folder_without_its_parts(jaxgrpo, five, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(five, copy)

@@ -128,6 +128,13 @@ def test_a_worker_that_dies_is_a_crash_and_replaced(name, completion):
         pool.check()
 
 
+def test_a_worker_killed_from_outside_changes_no_reward(tmp_path):
+    path = tmp_path / "left"
+    with make_pool("leave_once", options={"path": str(path)}) as pool:
+        assert outcomes(pool.score(items("1", "2", "3"))) == ["ok"] * 3
+    assert path.exists()
+
+
 def test_prints_and_reads_do_not_touch_the_protocol():
     with make_pool("chatter", "length") as pool:
         scores = pool.score(items("one", "three"))

@@ -12,6 +12,8 @@ def train(runs, tmp_path, monkeypatch, capsys):
     for name, value in runs.environment().items():
         monkeypatch.setenv(name, value)
     folder = tmp_path / "run"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "this_exits.py").write_text('raise SystemExit("two\\nlines")')
 
     def call(*overrides, config=runs.config):
         code = main(["train", str(config), "--run.directory", str(folder), *overrides])
@@ -35,6 +37,9 @@ def train(runs, tmp_path, monkeypatch, capsys):
         (["--rewards.functions", "[{name: nowhere:nothing}]"], "nowhere"),
         (["--rewards.functions", "[{name: jaxgrpo_test_rewards:nothing}]"], "nothing"),
         (["--loss.name", "art"], "did you mean 'atr'?"),
+        (["--loss.name", "os:getcwd"], "loss 'os:getcwd': TypeError"),
+        (["--loss.name", "this_exits:f"], "cannot be imported: SystemExit: two lines"),
+        (["--loss.aggregation.name", "os:getcwd"], "aggregation.name must be one of"),
         (["--loss.options", "{detla: 0.1}"], "did you mean 'delta'?"),
         (["--loss.options", "{delta: big}"], "delta must be"),
         (["--advantages.name", "group_normalized"], "did you mean 'group_normalised'?"),
