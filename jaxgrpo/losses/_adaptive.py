@@ -78,4 +78,6 @@ def adrpo(
         log_probs, anchor_log_probs, spread, where=where, clip_low=clip_low, clip_high=clip_high
     )
     coefficients = jnp.maximum(beta - spread, beta_min)
-    return policy + coefficients * k3(log_probs, reference_log_probs, where=where)
+    # A k3 that overflows, on a token the policy has abandoned, must not meet a coefficient of 0.
+    held = coefficients != 0 if where is None else where & (coefficients != 0)
+    return policy + coefficients * k3(log_probs, reference_log_probs, where=held)

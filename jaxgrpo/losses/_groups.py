@@ -12,6 +12,8 @@ from jaxgrpo.losses._ppo import ppo_clip
 from jaxgrpo.losses._registry import LOSSES
 from jaxgrpo.losses._surrogate import spread_rows, surrogate_inputs, weighted_steps
 
+_FAR = 1e4  # a score beyond it, of a token without probability, would make differences nan
+
 
 @LOSSES.register(
     Card(
@@ -84,6 +86,7 @@ def real(
     checks.shape(log_probs.shape[:1], group_ids=group_ids, rewards=rewards)
     present = _present(log_probs, where) & jnp.isfinite(rewards)
     scores = jax.lax.stop_gradient(masked_mean(log_ratios, where, -1)) / tau
+    scores = jnp.clip(scores, -_FAR, _FAR)
     signs = jnp.where(rewards > 0, -1, 1).astype(scores.dtype)
     size = over_group(jnp.sum, present.astype(jnp.int32), group_ids, initial=0)
     groups = jnp.zeros_like(scores)

@@ -128,8 +128,9 @@ def cfpo(
     checks.static_number(above=0, epsilon=epsilon)
     log_ratios, advantages = surrogate_inputs(log_probs, anchor_log_probs, advantages, where)
     change = jnp.expm1(jnp.where(advantages != 0, log_ratios, 0))
-    losses = jnp.abs(advantages) * change * change / (2 * epsilon) - (1 + change) * advantages
-    return zero_where_masked(losses, where)
+    # Factored: where the ratio overflows, the square must not meet a linear term of the other sign.
+    pull = jnp.abs(advantages) * change / (2 * epsilon) - advantages
+    return zero_where_masked(change * pull - advantages, where)
 
 
 @LOSSES.register(

@@ -216,6 +216,17 @@ def test_a_clipped_token_has_no_gradient_even_where_its_ratio_overflows(name):
     assert bool(jnp.all(jnp.isfinite(values)))
 
 
+@pytest.mark.parametrize("name", sorted(set(CASES) - {"gvpo"}))
+@pytest.mark.parametrize("log_prob", [-np.inf, -1e4, -200.0])
+def test_an_abandoned_token_has_a_gradient(name, log_prob):
+    # GVPO's regression on the log-probability of the sequence has none where that is -inf.
+    anchor, where = jnp.full(SHAPE, -1.0), jnp.ones(SHAPE, bool)
+    log_probs = anchor.at[:, 0].set(log_prob)
+    advantages = each_token(jnp.asarray(ADVANTAGES, jnp.float32))
+    _, gradient, *_ = value_and_gradients(name, log_probs, anchor, advantages, where, extras(name))
+    assert not np.isnan(gradient).any()
+
+
 @alone
 def test_eager_vmap_and_sequence_advantages_agree_with_jit(name):
     log_probs, anchor, advantages = inputs()
