@@ -93,7 +93,7 @@ def clip_cov(
     if where is not None:
         candidates &= where
     scores = jnp.where(candidates, jax.random.uniform(key, log_probs.shape), -1)
-    chosen = candidates & (_ranks(scores) < _count(fraction, log_probs, where))
+    chosen = candidates & _largest(scores, _count(fraction, log_probs, where))
     return jnp.where(chosen, 0, losses)
 
 
@@ -124,7 +124,7 @@ def kl_cov(
       advantages: [*B] or [*B, T], in the dtype of `log_probs`. Carries no gradient.
       where: [*B, T] bool. Trainable tokens; elsewhere value and gradient are 0,
         whatever the inputs hold there (inf and nan included).
-      fraction: Of all trainable tokens, those held; at least one.
+      fraction: Of all trainable tokens, those held; at least one, and all of equal covariance.
       coefficient: Weight of their absolute log-ratio.
 
     Returns:
@@ -143,7 +143,7 @@ def kl_cov(
       >>> anchor, advantages = jnp.zeros((1, 2)), jnp.array([[-1.0, 1.0]])
       >>> loss = jg.losses.kl_cov(log_ratios, anchor, advantages, coefficient=1.0)
       >>> [f"{x:.3f}" for x in loss[0]]
-      ['1.193', '-2.000']
+      ['1.193', '-1.307']
 
     Source:
       arXiv:2505.22617.
@@ -159,8 +159,8 @@ def kl_cov(
     )
     covariance = _covariance(log_probs, spread, where)
     trainable = jnp.isfinite(covariance) if where is None else where & jnp.isfinite(covariance)
-    ranks = _ranks(jnp.where(trainable, covariance, -jnp.inf))
-    held = trainable & (ranks < _count(fraction, log_probs, where))
+    scores = jnp.where(trainable, covariance, -jnp.inf)
+    held = trainable & _largest(scores, _count(fraction, log_probs, where))
     live = kl1(log_ratios, jnp.zeros_like(log_ratios))
     penalty = coefficient * jnp.sign(jax.lax.stop_gradient(live)) * live
     return losses + jnp.where(held, penalty, 0)
@@ -179,8 +179,7 @@ def _count(fraction: float, log_probs: Array, where: Array | None) -> Array:
     return jnp.maximum(jnp.floor(fraction * tokens.astype(jnp.float32)).astype(jnp.int32), 1)
 
 
-def _ranks(scores: Array) -> Array:
-    """0 for the largest score, and so on; the first of equal ones comes first."""
-    order = jnp.argsort(-scores.reshape(-1), stable=True)
-    places = jnp.arange(scores.size, dtype=jnp.int32)
-    return jnp.zeros(scores.size, jnp.int32).at[order].set(places).reshape(scores.shape)
+def _largest(scores: Array, count: Array) -> Array:
+    """The entries that are no smaller than the count-th largest: of equals, all or none."""
+    ordered = jnp.sort(scores.reshape(-1), descending=True)
+    return scores >= ordered[jnp.minimum(count, scores.size) - 1]

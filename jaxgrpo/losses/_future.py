@@ -110,7 +110,8 @@ def _discounted_tail(x: Array, discount: float) -> Array:
     def join(later: tuple[Array, Array], earlier: tuple[Array, Array]) -> tuple[Array, Array]:
         return later[0] * earlier[0], earlier[1] + earlier[0] * later[1]
 
-    factors = jnp.full_like(x, discount)
+    # The factors are the same in every row, and kept once.
+    factors = jnp.full((1,) * (x.ndim - 1) + x.shape[-1:], discount, x.dtype)
     return jax.lax.associative_scan(join, (factors, x), reverse=True, axis=x.ndim - 1)[1].astype(
         dtype
     )

@@ -195,7 +195,6 @@ def test_no_advantage_means_no_gradient_whatever_the_ratio(name):
     [
         "atr",
         "bapo",
-        "dppo_kl",
         "dppo_tv",
         "erc",
         "minirl",
