@@ -84,6 +84,8 @@ def _whole(text: str, least: int) -> int:
         value = int(text)
     except ValueError:
         value = least - 1
-    if value < least:
-        raise argparse.ArgumentTypeError(f"wanted a whole number from {least} on, got {text!r}")
+    if not least <= value < 2**31:
+        raise argparse.ArgumentTypeError(
+            f"wanted a whole number from {least} on, below 2**31, got {text!r}"
+        )
     return value

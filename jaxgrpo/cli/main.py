@@ -40,7 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         usage="jaxgrpo VERB ...",
     )
     parser.add_argument("--version", action="version", version=f"jaxgrpo {__version__}")
-    parser.parse_args(words)
+    _, unknown = parser.parse_known_args(words)
+    if unknown:
+        return _fail(f"unknown option {unknown[0]}; see `jaxgrpo --help`", ExitCode.USER)
     parser.print_help()
     return ExitCode.USER if not words else ExitCode.DONE
 
@@ -65,6 +67,23 @@ def _run(verb: str, words: Sequence[str]) -> int:
         # A full disk, a read-only folder, a folder where a file should be: the host's to put right.
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}", ExitCode.HOST)
+    except (MemoryError, RuntimeError) as error:
+        if not _out_of_memory(error):
+            raise
+        return _fail(
+            f"out of memory ({str(error)[:300] or 'on the host'}); train with more "
+            "training.micro_batches or fewer training.chunk_tokens, complete fewer at once",
+            ExitCode.HOST,
+        )
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """JAX has no exception of its own for it, and isn't imported here."""
+    words = str(error).lower()
+    return isinstance(error, MemoryError) or (
+        type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError")
+        and ("resource_exhausted" in words or "out of memory" in words)
+    )
 
 
 def _fail(message: str, code: int) -> int:

@@ -1,11 +1,11 @@
 """`jaxgrpo train CONFIG [--room.field value ...]`."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 
-EXAMPLE = """\
-examples:
+from jaxgrpo.cli.arguments import Parser
+
+EXAMPLES = """\
   jaxgrpo train configs/quickstart.yaml
   jaxgrpo train configs/quickstart.yaml --seed 1 --run.directory runs/seed1
   jaxgrpo train configs/quickstart.yaml --loss.name ppo_clip --loss.options '{clip_high: 0.28}'
@@ -17,14 +17,8 @@ The same command goes on where an interrupted run stopped.
 
 def main(words: Sequence[str]) -> int:
     """Train, or say what would be trained."""
-    parser = argparse.ArgumentParser(
-        prog="jaxgrpo train",
-        description="Train a policy with GRPO.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="jaxgrpo train CONFIG [--dry-run] [--plain] [--room.field value ...]",
-        allow_abbrev=False,
-    )
+    parser = Parser("train", "Train a policy with GRPO.", EXAMPLES)
+    parser.usage = "jaxgrpo train CONFIG [--dry-run] [--plain] [--room.field value ...]"
     parser.add_argument("config", help="a YAML file")
     parser.add_argument(
         "--dry-run", action="store_true", help="print the resolved config and the plan, and stop"

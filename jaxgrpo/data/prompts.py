@@ -53,12 +53,16 @@ def encode(
     """
     prompts: list[Prompt] = []
     skipped: list[str] = []
+    strange: list[str] = []
+    unknown = getattr(tokenizer, "unknown_id", None)
     for index in range(len(source)):
         example = source[index]
         # Not str.format: templates hold LaTeX braces.
         tokens = tuple(tokenizer.encode(template.replace("{question}", example.question)))
         if not tokens:
             raise UserError(f"{example.name}: the prompt has no tokens")
+        if unknown in tokens:
+            strange.append(example.name)
         if len(tokens) <= max_prompt_tokens:
             prompts.append(Prompt(example, tokens))
             continue
@@ -73,12 +77,13 @@ def encode(
             f"none of {len(skipped)} prompts fits into max_prompt_tokens={max_prompt_tokens}"
         )
     if skipped:
-        logger.warning(
-            "%d of %d prompts have more than %d tokens and are left out: %s%s",
-            len(skipped),
-            len(source),
-            max_prompt_tokens,
-            ", ".join(skipped[:5]),
-            " ..." if len(skipped) > 5 else "",
-        )
+        what = f"have more than {max_prompt_tokens} tokens and are left out"
+        logger.warning("%d of %d prompts %s: %s", len(skipped), len(source), what, _some(skipped))
+    if strange:
+        what = "hold characters that the tokenizer does not know"
+        logger.warning("%d of %d prompts %s: %s", len(strange), len(source), what, _some(strange))
     return EncodedSource(prompts, skipped)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")

@@ -67,18 +67,17 @@ class JsonLines:
     def truncate(self, offset: int) -> None:
         """Forget what was written after `offset`, the steps that a resumed run does again.
 
-        A file that is shorter already, because someone deleted it, stays as it is with a warning.
-
-        Raises:
-          ValueError: `offset` is not the end of a line.
+        A file that someone deleted or changed since does not keep a run from going on: with a
+        warning, one that is shorter stays as it is, and another is cut at the line before.
         """
         size = self.offset
         if offset > size:
             logger.warning("%s has %d bytes, not %d: lines are missing", self._path, size, offset)
             return
-        if offset < 0 or self._byte_before(offset) != b"\n":
-            raise ValueError(f"offset {offset} is not the end of a line of {self._path}")
-        self._file.truncate(offset)
+        whole = self._path.read_bytes()[:offset].rfind(b"\n") + 1
+        if whole < offset:
+            logger.warning("%s was changed: its lines do not end at %d bytes", self._path, offset)
+        self._file.truncate(whole)
         self._sync()
 
     def close(self) -> None:
@@ -93,13 +92,6 @@ class JsonLines:
             logger.warning("%s: removing a last line that was cut short", self._path)
             self._file.truncate(whole)
             self._sync()
-
-    def _byte_before(self, offset: int) -> bytes:
-        if offset == 0:
-            return b"\n"
-        with self._path.open("rb") as file:
-            file.seek(offset - 1)
-            return file.read(1)
 
     def _sync(self) -> None:
         self._file.flush()

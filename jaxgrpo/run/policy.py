@@ -1,6 +1,7 @@
 """A policy to use, from a run folder or a Hugging Face folder."""
 
 import dataclasses
+import logging
 import os
 import pathlib
 from typing import Any
@@ -16,6 +17,8 @@ from jaxgrpo.sampling import Sampler, SamplingConfig
 from jaxgrpo.sharding import MeshConfig, build_mesh
 from jaxgrpo.tokenizers import HuggingFaceTokenizer, Tokenizer
 from jaxgrpo.tokenizers import load as load_tokenizer
+
+logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +44,8 @@ class LoadedPolicy:
         tokens = tuple(self.tokenizer.encode(template.replace("{question}", question)))
         if not tokens:
             raise UserError(f"the prompt {question!r} has no tokens")
+        if getattr(self.tokenizer, "unknown_id", None) in tokens:
+            logger.warning("%r holds characters that the tokenizer does not know", question)
         return tokens
 
     def sampler(self, config: SamplingConfig) -> Sampler:

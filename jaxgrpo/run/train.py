@@ -82,6 +82,8 @@ class _Run:
         self.seconds_before = self.at.progress.seconds
         # What was written after the checkpoint belongs to steps that are done again.
         progress = self.at.progress
+        if restored is None and any(logs.offsets().values()):
+            observer.note(f"no checkpoint in {folder.checkpoints}: starting over")
         logs.truncate(progress.offsets)
         folder.forget_records_after(progress.step if progress.stage == "grpo" else 0)
         if restored is not None:

@@ -41,6 +41,9 @@ class SamplingConfig:
         for name in ("max_new_tokens", "decode_chunk"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("top_k", "max_new_tokens", "decode_chunk"):
+            if getattr(self, name) >= 2**31:
+                raise ValueError(f"{name} must be below 2**31, got {getattr(self, name)}")
         if not self.length_buckets or list(self.length_buckets) != sorted(set(self.length_buckets)):
             raise ValueError(f"length_buckets must rise, got {self.length_buckets}")
         if self.length_buckets[0] < 1:

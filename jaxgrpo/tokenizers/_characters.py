@@ -35,8 +35,12 @@ class CharacterTokenizer:
         return [self._id_of.get(character, self.unknown_id) for character in text]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The characters of the ids; pad and end are left out."""
-        return "".join([self._text_of[i] for i in ids])
+        """The characters of the ids; pad and end are left out.
+
+        An id past the last one, which a model with a wider vocabulary may choose, is unknown.
+        """
+        known = len(self._text_of)
+        return "".join([self._text_of[i] if i < known else _UNKNOWN for i in ids])
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write a tokenizer.json and tokenizer_config.json with identical ids."""

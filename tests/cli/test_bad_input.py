@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 
+import jax
 import pytest
 
 from jaxgrpo.cli.main import VERBS, main
@@ -43,13 +44,20 @@ def test_every_verb_is_listed(jaxgrpo):
 @pytest.mark.parametrize(
     ("words", "fragment"),
     [
+        (["train"], "required: config"),
+        (["--nope"], "unknown option --nope"),
+        (["sample", "RUN", "x", "--max-new-tokens", "99999999999"], "must be below 2**31"),
         (["sample"], "required: RUN_OR_FOLDER, PROMPT"),
         (["sample", "RUN"], "required: PROMPT"),
         (["sample", "RUN", "x", "--tempreature", "1"], "unrecognized arguments: --tempreature"),
         (["sample", "RUN", "x", "--temperature", "hot"], "invalid float value: 'hot'"),
         (["sample", "RUN", "x", "--temperature", "-1"], "temperature must not be negative"),
         (["sample", "RUN", "x", "--top-p", "0"], "top_p must be in (0, 1], got 0"),
-        (["sample", "RUN", "x", "-n", "0"], "wanted a whole number from 1 on, got '0'"),
+        (
+            ["sample", "RUN", "x", "-n", "9999999999"],
+            "wanted a whole number from 1 on, below 2**31",
+        ),
+        (["sample", "RUN", "x", "-n", "0"], "from 1 on, below 2**31, got '0'"),
         (["sample", "RUN", "x", "--max-new-tokens", "0"], "max_new_tokens must be at least 1"),
         (["sample", "FIVE", ""], "the prompt '' has no tokens"),
         (["sample", "FIVE", "x", "--best"], "is no run: it has no best checkpoint"),
@@ -125,6 +133,38 @@ def test_a_run_whose_checkpoints_are_damaged_is_not_taken_for_a_new_one(jaxgrpo,
 def test_a_full_disk_is_one_line(jaxgrpo, run):
     told = jaxgrpo("eval", run, "--limit", "1", "--json", "/dev/full")
     assert (told.code, told.err.splitlines()[-1]) == (77, "jaxgrpo: No space left on device")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\nallocating 64 bytes."),
+        MemoryError(),
+    ],
+)
+def test_too_much_for_the_memory_is_one_line(jaxgrpo, monkeypatch, error):
+    def fail(words):
+        raise error
+
+    monkeypatch.setattr("jaxgrpo.cli.verify.main", fail)
+    told = jaxgrpo("verify", "1", "1")
+    assert told.code == 77
+    assert told.err.startswith("jaxgrpo: out of memory (")
+    assert told.err.count("\n") == 1
+
+
+def test_other_errors_of_jax_keep_their_traceback(jaxgrpo, monkeypatch):
+    def fail(words):
+        raise jax.errors.JaxRuntimeError("INTERNAL: something else")
+
+    monkeypatch.setattr("jaxgrpo.cli.verify.main", fail)
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        jaxgrpo("verify", "1", "1")
+
+
+def test_characters_that_the_tokenizer_does_not_know_are_said(jaxgrpo, run, caplog):
+    assert jaxgrpo("sample", run, "1+é=").code == 0
+    assert "'1+é=' holds characters that the tokenizer does not know" in caplog.text
 
 
 def test_a_folder_without_its_parts(jaxgrpo, five, tmp_path):

@@ -44,3 +44,9 @@ def test_no_prompt_left_is_an_error():
 def test_an_empty_prompt_is_an_error():
     with pytest.raises(UserError, match="e-0: the prompt has no tokens"):
         encode([Example(0, "e-0", "", "0")], CHARACTERS, max_prompt_tokens=5)
+
+
+def test_characters_that_the_tokenizer_does_not_know_are_said(caplog):
+    source = [Example(index, f"set:{index}", text, "1") for index, text in enumerate(["1", "é"])]
+    encode(source, CharacterTokenizer(), max_prompt_tokens=8)
+    assert "1 of 2 prompts hold characters that the tokenizer does not know: set:1" in caplog.text

@@ -37,6 +37,8 @@ def test_special_ids_vanish_but_unknown_stays_visible():
     six, three = tokenizer.encode("63")
     assert tokenizer.decode([0, six, 1, three]) == "63"
     assert tokenizer.decode([six, 2, three]) != "63"
+    # A model with a wider vocabulary may choose an id that no character has.
+    assert tokenizer.decode([six, 99, 1000, three]) == "6\ufffd\ufffd3"
     assert tokenizer.encode("\N{GREEK SMALL LETTER PI}\t") == [2, 2]
 
 
