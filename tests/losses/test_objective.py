@@ -265,6 +265,19 @@ def test_arrays_a_loss_needs_are_passed_to_it():
     assert np.array_equal(gradient, per_token(INPUTS.group_ids * INPUTS.row_weights))
 
 
+@pytest.mark.parametrize("inputs", [INPUTS, ON_POLICY], ids=["given anchor", "live anchor"])
+def test_an_anchor_carries_no_gradient_into_anyones_loss(inputs):
+    """Also where the loss forgets to stop it; at ratio 1 the gradient would vanish."""
+
+    def surrogate(log_probs, anchor_log_probs, advantages, *, where=None):
+        return -jnp.exp(log_probs - anchor_log_probs) * advantages[:, None]
+
+    _, gradient = run(Objective(policy_loss=surrogate), inputs=inputs)
+    anchor = LOG_PROBS if inputs is ON_POLICY else INPUTS.anchor_log_probs
+    wanted = -np.exp(LOG_PROBS - anchor) * (INPUTS.advantages * INPUTS.row_weights)[:, None]
+    np.testing.assert_allclose(gradient, np.where(WHERE, wanted, 0), rtol=1e-6)
+
+
 def test_a_sampler_that_recorded_less_than_float32_is_welcome():
     half = dataclasses.replace(
         INPUTS, behaviour_log_probs=jnp.asarray(INPUTS.behaviour_log_probs, jnp.bfloat16)

@@ -71,6 +71,18 @@ def test_cached_decoding_is_the_full_forward_at_every_position(where, model, lit
         np.testing.assert_allclose(got, whole[len(prompt) - 1 :], rtol=1e-9)
 
 
+def test_what_pads_a_prompt_changes_no_bit(model):
+    _, params, start, _ = model
+    mask = np.array([[0, 0, 1, 1], [1, 0, 1, 1], [1, 1, 0, 0]], bool)
+    tokens = np.arange(12, dtype=np.int32).reshape(3, 4)
+    with jax.enable_x64(True):
+        wanted = start(params, tokens, mask)
+        for content in (5, -1, 19, 10**6):
+            got = start(params, np.where(mask, tokens, np.int32(content)), mask)
+            for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
+                assert np.array_equal(one, other)
+
+
 def test_a_prompt_of_padding_alone_is_finite(model):
     _, params, start, advance = model
     with jax.enable_x64(True):

@@ -12,7 +12,7 @@ SAMPLING = SamplingConfig(max_new_tokens=6, length_buckets=(4, 8))
 GROUP = 3
 # Of the twelve completions; the longest has five tokens of at most six.
 LENGTHS = np.array([2, 5, 1, 3, 0, 4, 5, 5, 2, 1, 3, 4], np.int32)
-REWARDS = [1, 0, 0, 0.5, 0.5, 0.5, np.nan, 1, 0, np.nan, np.nan, np.nan]
+REWARDS = [1, 0, 0, np.nan, 0.5, 0.5, np.nan, 1, 0, np.nan, np.nan, np.nan]
 
 
 def make_prompts(worked=True):

@@ -100,14 +100,14 @@ def test_texts_that_do_not_split_over_the_prompts_are_refused(make_prompts):
 
 
 def test_metrics_leave_out_rewards_that_failed(rollout):
-    """Groups: 1 0 0 | 0.5 thrice | nan 1 0 | all nan."""
-    scored = np.array([1, 0, 0, 0.5, 0.5, 0.5, 1, 0])
+    """Groups: 1 0 0 | nan 0.5 0.5 | nan 1 0 | all nan."""
+    scored = np.array([1, 0, 0, 0.5, 0.5, 1, 0])
     metrics = rollout.metrics()
     wanted = {
         "reward/mean": scored.mean(),
         "reward/std": scored.std(),
         "reward/groups_informative": 2 / 4,
-        "reward/failed_fraction": 4 / 12,
+        "reward/failed_fraction": 5 / 12,
         "reward/answer": scored.mean(),
         "reward/format": 1.0,
         "length/mean": 35 / 12,

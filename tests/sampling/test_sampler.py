@@ -232,7 +232,14 @@ def test_stop_ids_end_a_completion_on_any_devices(shape, pad_is_stop, chunk, par
     sampler = make_sampler(mesh, stop_ids=stop_ids, pad_id=pad_id, decode_chunk=chunk)
     layout = jax.tree.map(lambda leaf: leaf.sharding, abstract_params(MODEL, mesh))
     sharded = jax.device_put(params, layout)
-    looks = []
+    looks, decoded, advance = [], [], sampler._advance
+
+    def watched(*arguments):
+        state = advance(*arguments)
+        decoded.append(int(state.step))
+        return state
+
+    sampler._advance = watched
 
     def sample(prompts):
         looks.clear()
@@ -260,6 +267,8 @@ def test_stop_ids_end_a_completion_on_any_devices(shape, pad_is_stop, chunk, par
     assert np.delete(alone.lengths, range(16)[rows]).tolist() == [0] * 12
     assert (np.delete(alone.tokens, range(16)[rows], axis=0) == pad_id).all()
     assert len(looks) == -(-max(lengths[rows]) // chunk)
+    assert decoded[-1] == max(lengths[rows])
+    assert (np.delete(alone.stop_reasons, range(16)[rows]) == StopReason.LENGTH).all()
 
 
 def test_what_on_chunk_raises_ends_the_rollout(sampler, params):
