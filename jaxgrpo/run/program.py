@@ -159,6 +159,9 @@ def resolve_model(experiment: Experiment, tokenizer: Tokenizer) -> DecoderConfig
     else:
         assert given.decoder is not None, "a model has a path or a decoder"
         decoder = given.decoder
+    dtypes = (decoder.parameter_dtype, decoder.compute_dtype)
+    if "float64" in dtypes and not jax.config.read("jax_enable_x64"):
+        raise UserError("model: float64 needs JAX_ENABLE_X64=1 in the environment")
     if not decoder.vocabulary_size:
         decoder = dataclasses.replace(decoder, vocabulary_size=tokenizer.vocab_size)
     if decoder.vocabulary_size < tokenizer.vocab_size:

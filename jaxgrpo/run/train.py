@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxgrpo.checkpoints import Checkpoints
 from jaxgrpo.config import Experiment, digest
-from jaxgrpo.core.errors import NumbersError, Terminated
+from jaxgrpo.core.errors import NumbersError, Terminated, closest
 from jaxgrpo.data import Prompt, PromptBatches, prompt_batches
 from jaxgrpo.evaluation import EvaluatedItem, Evaluation, evaluate
 from jaxgrpo.rewards import RewardPool
@@ -75,7 +75,8 @@ class _Run:
         self.experiment = program.experiment
         self.identity = digest(program.experiment)
         self.started = time.perf_counter()
-        # Metrics of the latest step, for choosing the best checkpoint.
+        # Metrics of this very step, for choosing the best checkpoint: an accuracy of an earlier one
+        # would make a policy the best that nobody has evaluated.
         self.latest: dict[str, float] = {}
         restored = positions.restore(checkpoints, program)
         self.at = restored or positions.fresh(program)
@@ -109,6 +110,10 @@ class _Run:
         return f"step {self.at.progress.step} of stage {self.at.progress.stage}"
 
     def _save(self) -> None:
+        wanted = self.experiment.checkpoints.best_metric
+        if wanted and self.at.progress.step and wanted not in self.latest:
+            hint = closest(wanted, self.latest)
+            self.observer.note(f"{self._where()} has no {wanted}, so it can't be the best{hint}")
         positions.save(self.checkpoints, self.program, self.at, self.latest)
 
     def _advance(self, state: TrainState, **changes: Any) -> None:
@@ -217,7 +222,7 @@ class _Run:
             )
             self.folder.prune_records(self.experiment.run.records_to_keep)
         self.logs.step(step, values)
-        self.latest |= {name: value for name, value in values.items() if math.isfinite(value)}
+        self.latest = {name: value for name, value in values.items() if math.isfinite(value)}
         reward, first = values["reward/mean"], self.at.progress.reward_start
         self._advance(
             result.state,

@@ -52,6 +52,8 @@ def train(runs, tmp_path, monkeypatch, capsys):
         ),
         (["--data.eval.size", "5000"], "different evaluation problems"),
         (["--model.decoder.kv_heads", "3"], "kv_heads must divide heads"),
+        (["--model.decoder.compute_dtype", "float64"], "float64 needs JAX_ENABLE_X64=1"),
+        (["--model.decoder.parameter_dtype", "float64"], "float64 needs JAX_ENABLE_X64=1"),
         (["--seed", "-1"], "seed must be in"),
         (["--seed"], "--seed needs a value"),
         (["seed", "3"], "overrides look like --room.field value"),
@@ -142,3 +144,16 @@ def test_a_folder_of_another_config_is_refused_and_left_alone(train, runs, whole
     assert code == 2
     assert "optimizer.learning_rate 0.01 -> 0.5" in errors
     assert (whole / "config.yaml").read_text() == before
+
+
+def test_a_checkpoint_competes_with_what_was_measured_at_its_own_step_only(train):
+    code, _, folder = train(
+        *["--mesh.model", "8", "--warmup.steps", "0", "--training.steps", "3"],
+        *["--checkpoints.every_steps", "1", "--checkpoints.max_to_keep", "5"],
+        *["--checkpoints.best_metric", "eval/accuracy", "--evaluation.every_steps", "2"],
+    )
+    assert code == 0
+    manifests = sorted((folder / "checkpoints").glob("*/manifest.json"))
+    metrics = [json.loads(path.read_text())["body"]["metrics"] for path in manifests]
+    assert ["eval/accuracy" in found for found in metrics] == [False, True, True]
+    assert all("reward/mean" in found for found in metrics)
