@@ -81,11 +81,16 @@ IDS = hnp.arrays(np.int32, 12, elements=st.integers(0, 3))
 
 
 def evaluate(name, rewards, group_ids, **options):
+    rewards, group_ids = np.float32(rewards), np.int32(group_ids)
     if "lengths" in options:
-        function = bound(name, len(rewards), **options)
-    else:
-        function = compiled(name, len(rewards), tuple(options.items()))
-    return np.asarray(function(jnp.asarray(rewards, jnp.float32), jnp.asarray(group_ids)))
+        return np.asarray(bound(name, len(rewards), **options)(rewards, group_ids))
+    # Filled up with rows that are not scored: one program serves all small batches.
+    rows = len(rewards)
+    spare = max(12 - rows, 0)
+    rewards = np.append(rewards, np.full(spare, np.nan, np.float32))
+    group_ids = np.append(group_ids, np.full(spare, -999, np.int32))
+    function = compiled(name, len(rewards), tuple(options.items()))
+    return np.asarray(function(rewards, group_ids))[:rows]
 
 
 @functools.cache
