@@ -49,7 +49,7 @@ def make_objective(config: LossConfig) -> Objective:
     Example:
       >>> make_objective(LossConfig(name="ppo_clip", options={"clip_hihg": 0.28}))
       Traceback (most recent call last):
-      TypeError: loss 'ppo_clip' has no option clip_hihg; did you mean 'clip_high'? It takes: ...
+      TypeError: loss 'ppo_clip' has no option clip_hihg; did you mean 'clip_high'? It takes: clip_low, clip_high, dual_clip
     """
     needs = LOSSES.needs(config.name)
     if unknown := set(needs) - SUPPLIED:
