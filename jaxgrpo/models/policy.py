@@ -62,7 +62,10 @@ def abstract_params(
 
 
 def init_params(config: DecoderConfig, key: PRNGKeyArray, mesh: Mesh | None = None) -> Params:
-    """Fresh parameters; with a mesh, created in their shards. The same values on every mesh."""
+    """Fresh parameters; with a mesh, created in their shards.
+
+    The random bits are the same on every mesh, the values up to rounding in the last places.
+    """
 
     def create(key: PRNGKeyArray) -> Params:
         with nnx.use_eager_sharding(False):

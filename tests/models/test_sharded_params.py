@@ -38,7 +38,8 @@ def sharded(config):
 
 def test_initial_values_are_the_same_on_every_mesh(unsharded, sharded):
     for one, other in zip(jax.tree.leaves(unsharded), jax.tree.leaves(sharded), strict=True):
-        assert np.array_equal(one, other)
+        # The same random bits; the compiler may contract the normal's polynomial differently.
+        np.testing.assert_array_max_ulp(np.asarray(one), np.asarray(other), maxulp=4)
 
 
 def test_initial_matrices_keep_variance(unsharded):
