@@ -2,6 +2,7 @@
 
 import pathlib
 import shutil
+import tempfile
 from collections.abc import Sequence
 
 from jaxgrpo.cli.arguments import Parser
@@ -34,13 +35,18 @@ def main(words: Sequence[str]) -> int:
     loaded = load_policy(arguments.policy, best=arguments.best)
     tokenizer = loaded.tokenizer
     # Beside it and renamed when it is whole: half of an export never lies there.
-    partial = target.with_name(f"{target.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = pathlib.Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     tokens = {"stop_ids": tokenizer.stop_ids, "pad_id": tokenizer.pad_id}
-    save_pretrained(loaded.policy, partial, **tokens)
-    tokenizer.save(partial)
-    write_generation_config(partial, **tokens)
-    partial.replace(target)
+    try:
+        save_pretrained(loaded.policy, partial, **tokens)
+        tokenizer.save(partial)
+        write_generation_config(partial, **tokens)
+        partial.chmod(0o755)
+        partial.replace(target)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     step = "" if loaded.step is None else f" after step {loaded.step}"
     print(f"{parameter_count(loaded.policy.config)} parameters{step} in {target}")
     return 0

@@ -30,6 +30,10 @@ class EncodedSource:
     def __getitem__(self, index: int, /) -> Prompt:
         return self._prompts[index]
 
+    def columns(self) -> set[str]:
+        """The fields that every example has, besides question and answer."""
+        return set.intersection(*(set(prompt.example.fields) for prompt in self._prompts))
+
 
 def encode(
     source: Source,

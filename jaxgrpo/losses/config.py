@@ -47,9 +47,9 @@ def make_objective(config: LossConfig) -> Objective:
       TypeError: an option is unknown or of the wrong type.
 
     Example:
-      >>> make_objective(LossConfig(name="ppo_clip", options={"clip_hihg": 0.28}))
+      >>> make_objective(LossConfig(name="atr", options={"detla": 0.02}))
       Traceback (most recent call last):
-      TypeError: loss 'ppo_clip' has no option clip_hihg; did you mean 'clip_high'? It takes: clip_low, clip_high, dual_clip
+      TypeError: loss 'atr' has no option detla; did you mean 'delta'? It takes: delta
     """
     needs = LOSSES.needs(config.name)
     if unknown := set(needs) - SUPPLIED:

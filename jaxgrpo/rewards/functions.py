@@ -89,8 +89,17 @@ BUILT_IN: Mapping[str, RewardFunction] = {
 }
 
 
-def load(name: str, options: Mapping[str, Any]) -> Callable[[str, Mapping[str, str]], Any]:
-    """A function of (completion, fields) for a name from a config, options already given.
+class Loaded(NamedTuple):
+    """A reward function ready to be called."""
+
+    call: Callable[[str, Mapping[str, str]], Any]
+    """Of (completion, fields), options already given."""
+    required: list[str]
+    """The fields that it can't do without."""
+
+
+def load(name: str, options: Mapping[str, Any]) -> Loaded:
+    """The function of a name from a config.
 
     Raises:
       LookupError: there is no such built-in.
@@ -108,6 +117,14 @@ def load(name: str, options: Mapping[str, Any]) -> Callable[[str, Mapping[str, s
         if option not in taken and (not takes_all or option == first.name):
             raise TypeError(f"it has no option {option!r}{closest(option, taken)}")
 
+    required = [
+        parameter.name
+        for parameter in others
+        if parameter.kind in _BY_NAME
+        and parameter.default is parameter.empty
+        and parameter.name not in options
+    ]
+
     def call(completion: str, fields: Mapping[str, str]) -> Any:
         # A column that is named like the function's first parameter would collide with it.
         arguments = {
@@ -117,7 +134,7 @@ def load(name: str, options: Mapping[str, Any]) -> Callable[[str, Mapping[str, s
         }
         return function(completion, **{**arguments, **options})
 
-    return call
+    return Loaded(call, required)
 
 
 def _find(name: str) -> RewardFunction:

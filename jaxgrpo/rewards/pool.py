@@ -6,7 +6,7 @@ import math
 import selectors
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -78,6 +78,7 @@ class RewardPool:
         self._names = [function.name for function in config.functions]
         self._start_seconds = start_seconds
         self._slots: list[_Slot] = []
+        self._required: dict[str, list[str]] = {}
         self._failed_starts = 0
         # Items of the call in progress: not handed out yet, and lost to a crash once.
         self._waiting: collections.deque[int] = collections.deque()
@@ -101,16 +102,29 @@ class RewardPool:
         while self._slots:
             self._slots.pop().process.kill()
 
-    def check(self) -> None:
+    def check(self, columns: Collection[str] | None = None) -> None:
         """Wait until every worker has imported every function.
 
+        Args:
+          columns: what every example has besides question and answer; None leaves it unchecked.
+
         Raises:
-          UserError: a function cannot be imported or does not take its options.
+          UserError: a function cannot be imported, does not take its options, or takes an argument
+            that the examples don't have.
           HostError: workers do not start.
         """
         self._require_open()
         while any(slot.state == "starting" for slot in self._slots):
             self._wait_and_receive({})
+        if columns is None:
+            return
+        known = {"question", "answer", *columns}
+        for name, required in self._required.items():
+            if missing := [column for column in required if column not in known]:
+                raise UserError(
+                    f"reward function {name!r} takes {missing[0]!r}, which not every example has; "
+                    f"they have {', '.join(sorted(known))}"
+                )
 
     def score(
         self, items: Sequence[RewardItem], *, on_wait: Callable[[], object] | None = None
@@ -214,6 +228,7 @@ class RewardPool:
             if "failed" in reply:
                 raise UserError(str(reply["failed"]))
             slot.state, self._failed_starts = "idle", 0
+            self._required = reply.get("required", {})
             return reply.get("ready") is True
         value, outcome = reply.get("value"), reply.get("outcome")
         if slot.state != "busy" or not isinstance(outcome, str):

@@ -44,7 +44,11 @@ def main() -> None:
             reply({"failed": f"reward function {function['name']!r}: {_describe(error)}"})
             return
     _alarm(None)
-    reply({"ready": True})
+    required = {
+        function["name"]: it.required
+        for function, it in zip(setup["functions"], loaded, strict=True)
+    }
+    reply({"ready": True, "required": required})
 
     for line in requests:
         item = json.loads(line)
@@ -59,10 +63,12 @@ def main() -> None:
         _alarm(None)
 
 
-def _call(function: Any, completion: str, fields: dict[str, str]) -> tuple[float | None, str, bool]:
+def _call(
+    function: functions.Loaded, completion: str, fields: dict[str, str]
+) -> tuple[float | None, str, bool]:
     """The value (None where there is none), what happened, and whether this process is spent."""
     try:
-        returned = function(completion, fields)
+        returned = function.call(completion, fields)
         value, outcome = returned if isinstance(returned, tuple) else (returned, "ok")
         if isinstance(value, str | bytes):
             raise TypeError(f"wanted a float, got {type(value).__name__}")

@@ -41,7 +41,7 @@ def train(experiment: Experiment, observer: Observer | None = None) -> dict[str,
     observer = observer or Observer()
     program = build_program(experiment)
     with RewardPool(experiment.rewards) as pool:
-        pool.check()
+        pool.check(program.train_prompts.columns())
         with (
             RunFolder(experiment) as folder,
             Logs(folder.path) as logs,

@@ -147,17 +147,3 @@ def test_source_config_refuses(arguments, message):
 def test_data_config_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         DataConfig(train=SourceConfig(task="arithmetic"), **arguments)
-
-
-def test_configs_are_read_from_yaml():
-    import draccus
-
-    text = """
-    train: {task: arithmetic, size: 100, options: {digits: 2, operations: "+-"}}
-    eval: {path: test.jsonl, fields: {question: problem}}
-    template: '{question} \\boxed{}'
-    """
-    config = draccus.loads(DataConfig, text)
-    assert config.train.options == {"digits": 2, "operations": "+-"}
-    assert config.eval == SourceConfig(path="test.jsonl", fields={"question": "problem"})
-    assert config.on_long_prompt == "skip"

@@ -93,12 +93,3 @@ def test_config_refuses(arguments, message):
 def test_a_weight_must_be_finite():
     with pytest.raises(ValueError, match="weight of 'answer' must be at most 1e\\+06"):
         RewardFunctionConfig(name="answer", weight=math.inf)
-
-
-def test_config_is_read_from_yaml():
-    import draccus
-
-    text = "functions: [{name: answer}, {name: 'm:f', weight: 0.1, options: {limit: 3}}]"
-    config = draccus.loads(RewardConfig, text)
-    assert config.functions[0] == RewardFunctionConfig(name="answer")
-    assert config.functions[1] == RewardFunctionConfig(name="m:f", weight=0.1, options={"limit": 3})

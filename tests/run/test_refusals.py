@@ -36,6 +36,7 @@ def train(runs, tmp_path, monkeypatch, capsys):
         (["--mesh.fsdp", "2", "--mesh.data", "2"], "does not fit 8 devices"),
         (["--rewards.functions", "[{name: nowhere:nothing}]"], "nowhere"),
         (["--rewards.functions", "[{name: jaxgrpo_test_rewards:nothing}]"], "nothing"),
+        (["--rewards.functions", "[{name: jaxgrpo_test_rewards:column}]"], "takes 'level'"),
         (["--loss.name", "art"], "did you mean 'atr'?"),
         (["--loss.name", "os:getcwd"], "loss 'os:getcwd': TypeError"),
         (["--loss.name", "this_exits:f"], "cannot be imported: SystemExit: two lines"),
