@@ -29,6 +29,9 @@ COMMANDS = [
 ]
 LAUNCHERS = [["./launch/quickstart"], ["./launch/test"]]
 
+# What launch/environment makes, for the shell that types the rest.
+ACTIVATE = ["source", ".venv/bin/activate"]
+
 # What makes the documented training commands small enough for a test.
 SMALL = [
     *["--warmup.steps", "2", "--warmup.batch_size", "8", "--training.steps", "1"],
@@ -45,6 +48,8 @@ def folder(tmp_path_factory):
     """A working directory with the configs and a run where the README says that it is."""
     folder = tmp_path_factory.mktemp("readme")
     (folder / "configs").symlink_to(REPOSITORY / "configs")
+    (own_code,) = [text for _, text in BLOCKS if text.startswith("# mine.py")]
+    (folder / "mine.py").write_text(own_code)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert main(["train", "configs/quickstart.yaml", *SMALL]) == 0
@@ -56,13 +61,15 @@ def commands(program):
 
 
 def test_every_command_is_one_that_is_tested_here():
-    tested = [*commands(["jaxgrpo"]), *commands(["python", "-m", "jaxgrpo.bench"]), *LAUNCHERS]
+    bench_commands = commands(["python", "-m", "jaxgrpo.bench"])
+    tested = [*commands(["jaxgrpo"]), *bench_commands, *LAUNCHERS, ACTIVATE]
     assert sorted(tested) == sorted(COMMANDS)
 
 
 @pytest.mark.parametrize("words", commands(["jaxgrpo"]), ids=lambda words: words[1])
 def test_verbs(words, folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
     extra = SMALL if words[1] == "train" else []
     assert main([*words[1:], *extra]) == 0
     assert capsys.readouterr().out.strip()
@@ -98,7 +105,7 @@ def test_launchers(words, arguments):
 
 
 def test_the_python_block():
-    (text,) = [text for language, text in BLOCKS if language == "python"]
+    text = next(text for language, text in BLOCKS if language == "python")
     code = [line for line in text.splitlines() if line.strip()]
     assert len(code) <= 10
     output = io.StringIO()
@@ -113,6 +120,10 @@ def test_the_python_block():
 def test_the_operator_table_is_the_cards():
     (table,) = re.findall(r"<!-- operators -->\n(.*?)\n<!-- /operators -->", README, re.DOTALL)
     assert table == "\n".join(operators.rows())
+
+
+def test_no_placeholder_is_left():
+    assert not re.findall(r"^[A-Z]+(?:_[A-Z]+)+$", README, re.MULTILINE)
 
 
 def test_links_into_the_repository_exist():

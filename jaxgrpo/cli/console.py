@@ -1,6 +1,7 @@
 """What a person sees of a run: one steady line a step, or a live view in a terminal."""
 
 import math
+import os
 import shlex
 import time
 import types
@@ -64,7 +65,8 @@ class _Console(Observer):
         total, seconds = len(evaluation.items), evaluation.seconds
         self._say(
             f"held-out accuracy {label}: {evaluation.accuracy:.1%} ({evaluation.correct} of "
-            f"{total}), mean reward {evaluation.reward_mean:.3f}, {seconds:.1f} s"
+            f"{total} right by {evaluation.measure}), mean reward {evaluation.reward_mean:.3f}, "
+            f"{seconds:.1f} s"
         )
 
     def finish(
@@ -97,9 +99,13 @@ class _Console(Observer):
 
     def where(self, directory: str) -> None:
         """Where everything is, and what to try next."""
+        # The launcher says how it is called where its environment isn't the caller's.
+        command = os.environ.get("JAXGRPO_COMMAND", "jaxgrpo")
         self._say(f"run folder         {directory}")
-        prompt = shlex.quote(self._prompt)
-        self._say(f"next               jaxgrpo sample {shlex.quote(directory)} {prompt}")
+        self._say(
+            f"next               {command} sample {shlex.quote(directory)} "
+            f"{shlex.quote(self._prompt)}"
+        )
 
     def _remaining(self, stage: str, step: int, steps: int) -> float:
         """Seconds left in a stage, by the pace so far; the first step, which compiles, left out."""
@@ -170,6 +176,16 @@ class LiveConsole(_Console):
 
     def evaluating(self, label: str, done: int, total: int) -> None:
         self._bar("evaluation", done, total)
+
+    def finish(
+        self,
+        summary: Mapping[str, Any],
+        before: Sequence[EvaluatedItem],
+        after: Sequence[EvaluatedItem],
+    ) -> None:
+        # The summary is what stays at the end of the screen, not the bars.
+        self._live.stop()
+        super().finish(summary, before, after)
 
     def _bar(self, name: str, done: int, total: int) -> None:
         if name not in self._tasks:

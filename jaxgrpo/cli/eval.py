@@ -92,7 +92,7 @@ def main(words: Sequence[str]) -> int:
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         "eval",
-        "Complete held-out prompts and say how many are right: avg@N with a 95 %% interval. A run "
+        "Complete held-out prompts and say how many are right: avg@N with a 95 % interval. A run "
         "is judged by its own rewards, a folder by its final answers.",
         EXAMPLES,
     )

@@ -10,7 +10,7 @@ from jaxgrpo.core.errors import UserError
 
 EXAMPLES = """\
   jaxgrpo export runs/quickstart exported
-  python -c "from transformers import AutoModelForCausalLM as M; M.from_pretrained('exported')"
+  jaxgrpo sample exported '1234+5678='
 """
 
 
@@ -42,7 +42,10 @@ def main(words: Sequence[str]) -> int:
         save_pretrained(loaded.policy, partial, **tokens)
         tokenizer.save(partial)
         write_generation_config(partial, **tokens)
+        # Some writers make files that only their owner can read: a server runs as someone else.
         partial.chmod(0o755)
+        for path in partial.iterdir():
+            path.chmod(0o644)
         partial.replace(target)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)

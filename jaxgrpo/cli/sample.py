@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from jaxgrpo.cli.arguments import Parser, changed, natural, positive
 
 EXAMPLES = """\
-  jaxgrpo sample runs/quickstart "123+456="
-  jaxgrpo sample runs/quickstart "123+456=" "7+8=" -n 4 --temperature 0.7
+  jaxgrpo sample runs/quickstart "1234+5678="
+  jaxgrpo sample runs/quickstart "1234+5678=" "1000+2345=" -n 4 --temperature 0.7
   jaxgrpo sample path/to/Qwen3-0.6B "The capital of France is" --max-new-tokens 32 --temperature 0
 """
 

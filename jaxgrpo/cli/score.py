@@ -8,10 +8,10 @@ from typing import Any
 from jaxgrpo.cli.arguments import Parser
 
 EXAMPLES = """\
-  jaxgrpo score runs/quickstart --prompt "123+456=" --completion "#### 579"
+  jaxgrpo score runs/quickstart --prompt "1234+5678=" --completion "#### 6912"
   jaxgrpo score runs/quickstart --data pairs.jsonl --json > scores.jsonl
 
-A line of pairs.jsonl: {"prompt": "123+456=", "completion": "#### 579"}
+A line of pairs.jsonl: {"prompt": "1234+5678=", "completion": "#### 6912"}
 """
 
 

@@ -68,7 +68,8 @@ class RunConfig:
     directory: str
     """The run folder; a second start in it goes on where the first one stopped."""
     record_every: int = 10
-    """Steps between two records of everything that an update saw; 0 writes none."""
+    """Steps between two records of what updates saw, besides the first and the last step's; 0
+    writes none."""
     records_to_keep: int = 20
     """The newest so many records stay."""
 

@@ -46,6 +46,8 @@ class EvaluatedItem:
     completion: str
     reward: float
     correct: bool
+    failure: str = ""
+    """What could not be scored and why, or nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +65,13 @@ class Evaluation:
     truncated_fraction: float
     """Share of completions that ran into `max_new_tokens`."""
     seconds: float
+    measure: str
+    """The reward function that accuracy is by."""
+
+    @property
+    def failed_fraction(self) -> float:
+        """Share of completions that some reward function could not score."""
+        return sum(bool(item.failure) for item in self.items) / len(self.items)
 
     @property
     def correct(self) -> int:
@@ -77,6 +86,7 @@ class Evaluation:
             "completions": len(self.items),
             "reward_mean": self.reward_mean,
             "truncated_fraction": self.truncated_fraction,
+            "failed_fraction": self.failed_fraction,
         }
 
 
@@ -130,6 +140,7 @@ def evaluate(
                     completion=rollout.texts[row],
                     reward=score.total,
                     correct=correct,
+                    failure=score.failure,
                 )
             )
         tokens += int(rollout.completions.lengths[:rows].sum())
@@ -145,6 +156,7 @@ def evaluate(
         tokens=tokens,
         truncated_fraction=truncated / len(items),
         seconds=time.perf_counter() - start,
+        measure=measure,
     )
 
 

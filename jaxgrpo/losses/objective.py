@@ -18,7 +18,12 @@ Metrics = dict[str, Mean]
 
 
 class Reason(enum.IntEnum):
-    """What became of a token's gradient; the order is that of the recorded files, append only."""
+    """What became of a token's gradient; the order is that of the recorded files, append only.
+
+    A token without gradient was clipped high (A > 0, the ratio above 1), clipped low (A < 0,
+    below 1), dual-clipped (A < 0, above 1), or cut by something else. A sequence gate, a mismatch
+    mask and truncation are for masks made before the loss.
+    """
 
     PADDING = 0
     KEPT = 1
@@ -29,6 +34,7 @@ class Reason(enum.IntEnum):
     MISMATCH_MASK = 6
     TRUNCATED = 7
     ZERO_VARIANCE = 8
+    CUT = 9
 
 
 @jax.tree_util.register_dataclass
@@ -203,16 +209,18 @@ def _metrics(log_probs: Array, entropies: Array, weights: Array, inputs: TokenIn
 
 
 def _reasons(weights: Array, log_probs: Array, inputs: TokenInputs) -> Array:
-    """The reason of each token, read off its gradient weight: true of any operator, user's too."""
+    """The reason of each token, read off its gradient weight and its side of the anchor."""
     advantages = jnp.broadcast_to(inputs.advantages[:, None], log_probs.shape)
-    further = log_probs > _anchor(log_probs, inputs)
+    anchor = _anchor(log_probs, inputs)
+    further, nearer = log_probs > anchor, log_probs < anchor
     clipped = (weights == 0) & (advantages != 0)
     cases = [
         (~inputs.where, Reason.PADDING),
         (advantages == 0, Reason.ZERO_VARIANCE),
-        (clipped & (advantages > 0), Reason.CLIPPED_HIGH),
-        (clipped & ~further, Reason.CLIPPED_LOW),
-        (clipped, Reason.DUAL),
+        (clipped & further & (advantages > 0), Reason.CLIPPED_HIGH),
+        (clipped & nearer & (advantages < 0), Reason.CLIPPED_LOW),
+        (clipped & further, Reason.DUAL),
+        (clipped, Reason.CUT),
     ]
     conditions = [condition for condition, _ in cases]
     values = [jnp.full(log_probs.shape, reason, jnp.int8) for _, reason in cases]

@@ -47,6 +47,12 @@ class Score:
     seconds: float
     """Wall time from handing the completion to a worker to the last value."""
 
+    @property
+    def failure(self) -> str:
+        """The functions that gave no value and why, or nothing."""
+        failed = [name for name, value in self.values.items() if math.isnan(value)]
+        return "; ".join(f"{name}: {self.outcomes[name]}" for name in failed)
+
 
 @dataclasses.dataclass(eq=False)
 class _Slot:

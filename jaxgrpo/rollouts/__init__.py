@@ -2,7 +2,7 @@
 
 from jaxgrpo.rollouts.batches import minibatches, whole_batch
 from jaxgrpo.rollouts.collect import Rollout, RolloutConfig, collect, pad_prompts, score_texts
-from jaxgrpo.rollouts.records import SCHEMA_VERSION, read_record, write_record
+from jaxgrpo.rollouts.records import SCHEMA_VERSION, finite, read_record, write_record
 from jaxgrpo.rollouts.worked import worked_batch, worked_tokens
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Rollout",
     "RolloutConfig",
     "collect",
+    "finite",
     "minibatches",
     "pad_prompts",
     "read_record",

@@ -1,4 +1,4 @@
-"""The record of a step: every number that the update saw, one file, readable without jaxgrpo.
+"""The record of a step: each token as its last update saw it, one file, readable without jaxgrpo.
 
 An uncompressed `.npz`: the array `header` is UTF-8 JSON, every other array is named in `ARRAYS`.
 [B] arrays have one entry a completion, [B, T] one a token, 0 past the completion's end.
@@ -35,6 +35,7 @@ ARRAYS: dict[str, str] = {
     "prompt_tokens": "[B, P] int32: left-padded",
     "tokens": "[B, T] int32: right-padded",
     "behaviour_log_probs": "[B, T] float32, nats: recorded by the sampler",
+    "anchor_log_probs": "[B, T] float32, nats: what ratios were taken to",
     "log_probs": "[B, T] float32, nats: the trainer's, just before the row's last optimiser step",
     "reference_log_probs": "[B, T] float32, nats; only with a reference policy",
     "entropies": "[B, T] float32, nats",
@@ -43,7 +44,8 @@ ARRAYS: dict[str, str] = {
 }
 """Every array of schema version 1. A new array or a new reason at the end keeps the version."""
 
-_OPTIONAL = {"reference_log_probs"}
+# Only with a reference policy; and missing from the first files of version 1.
+_OPTIONAL = {"reference_log_probs", "anchor_log_probs"}
 _BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
 
 
@@ -117,13 +119,16 @@ def write_record(
         "gradient_weights": per_token(trace.gradient_weights),
         "reasons": per_token(trace.reasons, np.int8),
     }
+    # Without an anchor of its own, the live policy was the anchor: every ratio is 1.
+    anchor = trace.log_probs if batch.anchor_log_probs is None else batch.anchor_log_probs
+    arrays["anchor_log_probs"] = per_token(anchor)
     if batch.reference_log_probs is not None:
         arrays["reference_log_probs"] = per_token(batch.reference_log_probs)
     _write(pathlib.Path(path), header, arrays)
 
 
 def _write(path: pathlib.Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    text = json.dumps(_finite(header), allow_nan=False, ensure_ascii=False).encode()
+    text = json.dumps(finite(header), allow_nan=False, ensure_ascii=False).encode()
     buffer = io.BytesIO()
     everything: dict[str, Any] = {"header": np.frombuffer(text, np.uint8), **arrays}
     np.savez(buffer, **everything)
@@ -133,14 +138,14 @@ def _write(path: pathlib.Path, header: Mapping[str, Any], arrays: Mapping[str, n
     partial.replace(path)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """The same tree with None for nan and inf, which JSON has no word for."""
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return value
 
 

@@ -11,6 +11,7 @@ import yaml
 
 from jaxgrpo.config import Experiment, dump
 from jaxgrpo.core.errors import AlreadyComplete, HostError, UserError
+from jaxgrpo.rollouts import finite
 
 # A resumed run may change these: they alter nothing that was computed so far.
 _FREE = (
@@ -93,7 +94,7 @@ class RunFolder:
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write `summary.json`, whole or not at all; the run counts as finished from then on."""
-        text = json.dumps(summary, indent=2) + "\n"
+        text = json.dumps(finite(summary), indent=2, allow_nan=False) + "\n"
         partial = self.path / "summary.json.partial"
         partial.write_text(text)
         partial.replace(self.path / "summary.json")

@@ -32,8 +32,8 @@ def make_plan(program: Program) -> Plan:
         "devices": f"{jax.device_count()} {jax.devices()[0].platform}",
         "mesh": ", ".join(f"{axis} {size}" for axis, size in program.mesh.shape.items()),
         "parameters": parameter_count(program.model),
-        "parameter bytes": _bytes(state.params),
-        "state bytes": f"{total} in all, {share} a device (parameters and optimizer)",
+        "parameter bytes": _mib(_bytes(state.params)),
+        "state bytes": f"{_mib(total)} in all, {_mib(share)} a device (parameters and optimizer)",
         "reference policy": "yes" if program.objective.uses_reference else "no",
         "warm-up": f"{experiment.warmup.steps} supervised steps of {experiment.warmup.batch_size}",
         "steps": f"{training.steps}, {training.updates} optimiser steps each",
@@ -50,6 +50,10 @@ def make_plan(program: Program) -> Plan:
         "run folder": experiment.run.directory,
     }
     return Plan(facts)
+
+
+def _mib(count: int) -> str:
+    return f"{count} ({count / 2**20:.1f} MiB)"
 
 
 def _bytes(tree: Any) -> int:

@@ -1,12 +1,10 @@
 """Numbers that a run does not go on from."""
 
+import collections
 import math
-from collections.abc import Mapping
-
-import numpy as np
+from collections.abc import Mapping, Sequence
 
 from jaxgrpo.core.errors import NumbersError
-from jaxgrpo.rollouts import Rollout
 
 
 def refuse_nan(values: Mapping[str, float], step: int) -> None:
@@ -26,19 +24,19 @@ def refuse_mismatch(values: Mapping[str, float], limit: float) -> None:
         )
 
 
-def refuse_failed(rollout: Rollout, values: Mapping[str, float], limit: float) -> None:
-    """Raise if more than this share of rewards failed, naming the commonest failures."""
-    if values["reward/failed_fraction"] <= limit:
+def refuse_failed(failures: Sequence[str], limit: float, what: str) -> None:
+    """Raise if more than this share of rewards failed, naming the commonest failures.
+
+    Args:
+      failures: of each completion what failed, or an empty text.
+      limit: the largest share.
+      what: whose rewards they are, for the message.
+    """
+    counts = collections.Counter(failure for failure in failures if failure)
+    share = counts.total() / len(failures)
+    if share <= limit:
         return
-    counts: dict[str, int] = {}
-    for score in rollout.scores:
-        for name, outcome in score.outcomes.items():
-            if np.isnan(score.values[name]):
-                counts[f"{name}: {outcome}"] = counts.get(f"{name}: {outcome}", 0) + 1
-    worst = ", ".join(
-        f"{what} ({n}x)" for what, n in sorted(counts.items(), key=lambda x: -x[1])[:3]
-    )
+    worst = ", ".join(f"{failure} ({count}x)" for failure, count in counts.most_common(3))
     raise NumbersError(
-        f"{values['reward/failed_fraction']:.0%} of rewards failed, rewards.max_failed_fraction is "
-        f"{limit:.0%}: {worst}"
+        f"{share:.0%} of {what} failed, rewards.max_failed_fraction is {limit:.0%}: {worst}"
     )

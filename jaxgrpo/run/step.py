@@ -90,7 +90,8 @@ def grpo_step(
         on_tick=on_tick,
     )
     values = rollout.metrics()
-    refuse_failed(rollout, values, experiment.rewards.max_failed_fraction)
+    failures = [score.failure for score in rollout.scores]
+    refuse_failed(failures, experiment.rewards.max_failed_fraction, "rewards")
     updating = time.perf_counter()
     batch = _batch(program, state.params, reference, rollout)
     traces: list[tuple[np.ndarray, TokenTrace]] = []

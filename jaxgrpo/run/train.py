@@ -21,7 +21,7 @@ from jaxgrpo.run.observer import Observer
 from jaxgrpo.run.plan import make_plan
 from jaxgrpo.run.program import Program, build_program
 from jaxgrpo.run.progress import Stage
-from jaxgrpo.run.refusals import refuse_mismatch, refuse_nan
+from jaxgrpo.run.refusals import refuse_failed, refuse_mismatch, refuse_nan
 from jaxgrpo.run.signals import StopRequest
 from jaxgrpo.run.step import StepResult, grpo_step, warmup_step
 from jaxgrpo.training import OptimizerConfig, TrainState, learning_rate
@@ -171,8 +171,8 @@ class _Run:
                 samples_start=[dataclasses.asdict(x) for x in evaluation.items[:_SAMPLES_SHOWN]],
             )
         self.observer.note(
-            "the loss starts near 0, because the policy and its anchor coincide at the first "
-            "optimiser step of every rollout: watch the reward, KL3 and the gradient norm instead"
+            "the loss starts near 0, because policy and anchor coincide at the first optimiser "
+            "step of every rollout: watch the reward, KL3 and the gradient norm instead"
         )
 
     def _train(self) -> None:
@@ -198,8 +198,8 @@ class _Run:
             self._finish_step(step + 1, result, batches)
 
     def _recorded(self, step: int) -> bool:
-        every = self.experiment.run.record_every
-        return bool(every) and step % every == 0
+        every, last = self.experiment.run.record_every, self.experiment.training.steps
+        return bool(every) and (step % every == 0 or step in (1, last))
 
     def _finish_step(self, step: int, result: StepResult, batches: PromptBatches[Prompt]) -> None:
         values, config = result.values, self.experiment.training
@@ -251,6 +251,12 @@ class _Run:
             batch_size=config.batch_size,
             on_tick=self.stop.check,
             on_progress=lambda done, total: self.observer.evaluating(label, done, total),
+        )
+        # An accuracy that nobody could measure is none: not to be kept as the one before GRPO.
+        refuse_failed(
+            [item.failure for item in evaluation.items],
+            self.experiment.rewards.max_failed_fraction,
+            "held-out rewards",
         )
         self.logs.evaluation(progress.step if progress.stage == "grpo" else 0, evaluation.facts())
         self.latest["eval/accuracy"] = evaluation.accuracy

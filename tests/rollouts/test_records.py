@@ -43,6 +43,8 @@ def test_a_record_is_read_back_as_it_was(written, rollout):
     path, batch, trace = written
     record = read_record(path)
     inside = batch.trainable
+    # Without an anchor of its own, the trainer's policy is the anchor.
+    anchor = trace.log_probs if batch.anchor_log_probs is None else batch.anchor_log_probs
     wanted = {
         "prompt_ids": np.repeat([100, 101, 102, 103], 3),
         "sample_numbers": np.tile([0, 1, 2], 4),
@@ -54,6 +56,7 @@ def test_a_record_is_read_back_as_it_was(written, rollout):
         "prompt_tokens": batch.prompt_tokens,
         "tokens": np.where(inside, batch.completion_tokens, 0),
         "behaviour_log_probs": np.where(inside, batch.behaviour_log_probs, 0),
+        "anchor_log_probs": np.where(inside, anchor, 0),
         "log_probs": np.where(inside, trace.log_probs, 0),
         "entropies": np.where(inside, trace.entropies, 0),
         "gradient_weights": np.where(inside, trace.gradient_weights, 0),
@@ -130,7 +133,7 @@ def test_version_1_is_still_read():
     assert header["rewards"] == [{"answer": 1.0}, {"answer": None}]
     # Reasons of the file are names of today, at the same numbers.
     assert [Reason[name.upper()] for name in header["reasons"]] == list(range(9))
-    assert arrays.keys() == ARRAYS.keys() - {"reference_log_probs"}
+    assert arrays.keys() == ARRAYS.keys() - {"reference_log_probs", "anchor_log_probs"}
     assert arrays["tokens"].tolist() == [[8, 1, 0], [9, 9, 4]]
     assert arrays["reasons"].tolist() == [[1, 2, 0], [8, 8, 8]]
     assert arrays["log_probs"].tolist() == [[-0.5, -0.125, 0], [-1, -2, -3]]

@@ -113,6 +113,16 @@ def test_rewards_that_raise_stop_the_run_past_the_share(train):
     assert not (folder / "summary.json").exists()
 
 
+def test_a_baseline_that_could_not_be_measured_is_not_kept(train):
+    code, errors, folder = train(
+        *["--mesh.model", "8", "--warmup.steps", "0"],
+        *["--rewards.functions", '[{name: "jaxgrpo_test_rewards:broken"}]'],
+    )
+    assert code == 78
+    assert "100% of held-out rewards failed" in errors
+    assert not (folder / "evaluations.jsonl").read_text()
+
+
 def test_failed_rewards_below_the_share_are_counted(train):
     functions = '[{name: answer}, {name: "jaxgrpo_test_rewards:broken"}]'
     code, _, folder = train(
