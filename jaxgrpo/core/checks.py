@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 
@@ -53,7 +54,7 @@ def integer(**arrays: Array) -> None:
 def boolean(**arrays: Bool[Array, "..."]) -> None:
     """Each is a bool array, or a TypeError names it."""
     for name, x in arrays.items():
-        _kind(name, x, jnp.bool_, "a bool array")
+        _kind(name, x, np.bool_, "a bool array")
 
 
 def shape(expected: tuple[int | None, ...], **arrays: Array) -> None:
