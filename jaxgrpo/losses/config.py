@@ -1,7 +1,7 @@
 """The objective that a config describes; the one place where losses are looked up by name."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 from jaxgrpo.aggregation import AGGREGATIONS
 from jaxgrpo.core.choice import Choice
@@ -19,10 +19,27 @@ class PenaltyConfig:
     """Its keyword arguments."""
     coefficient: float = 0.0
     """Weight in the loss; at 0 there is no reference policy and no pass over it."""
+    measure: bool = False
+    """Keep the reference at coefficient 0 too, to log how far the policy has moved from it."""
 
     def __post_init__(self) -> None:
         if self.coefficient < 0:
             raise ValueError(f"coefficient must not be negative, got {self.coefficient}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WeightConfig:
+    """A detached weight of trainer against sampler, multiplied onto the policy loss's tokens."""
+
+    name: str
+    """A registered weight, or `module:function`."""
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Its keyword arguments."""
+    denominator: Literal["keep", "counted"] = "keep"
+    """"keep": a token of weight 0 still counts, so that a step with many of them is a small one;
+    "counted": it leaves the trainable tokens, and the step is a mean over those that remain."""
+    mean_normalised: bool = False
+    """Divide by the mean over all trainable tokens of the step."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,6 +54,19 @@ class LossConfig:
     """From token losses to a scalar."""
     penalty: PenaltyConfig = dataclasses.field(default_factory=PenaltyConfig)
     """Towards the reference; off by default."""
+    weights: tuple[WeightConfig, ...] = ()
+    """Corrections for what the sampler and the trainer disagree on; their product is applied."""
+    top_entropy_fraction: float = 1.0
+    """Of the trainable tokens of an optimiser step, only this share is trained by the policy loss,
+    those of highest entropy before the step; all stay in the denominator. 1 trains all."""
+    entropy_bonus: float = 0.0
+    """Weight of the mean entropy, taken off the loss."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.top_entropy_fraction <= 1:
+            raise ValueError(
+                f"top_entropy_fraction must be in (0, 1], got {self.top_entropy_fraction}"
+            )
 
 
 def make_objective(config: LossConfig) -> Objective:
@@ -59,10 +89,22 @@ def make_objective(config: LossConfig) -> Objective:
         )
     AGGREGATIONS.bind(config.aggregation.name, **config.aggregation.options)
     penalty = PENALTIES.bind(config.penalty.name, **config.penalty.options)
+    _refuse_double_weights(config, needs)
     return Objective(
         policy_loss=LOSSES.bind(config.name, **config.options),
         needs=needs,
-        level="token" if ":" in config.name else LOSSES.card(config.name).level,
+        # Nothing is known of a user's own: it may look at whole sequences.
+        level="sequence" if ":" in config.name else LOSSES.card(config.name).level,
         penalty=penalty if config.penalty.coefficient else None,
         penalty_coefficient=config.penalty.coefficient,
+        entropy_bonus=config.entropy_bonus,
+        measures_reference=config.penalty.measure,
     )
+
+
+def _refuse_double_weights(config: LossConfig, needs: tuple[str, ...]) -> None:
+    if config.weights and "behaviour_log_probs" in needs and ":" not in config.name:
+        raise LookupError(
+            f"loss {config.name!r} weighs tokens by trainer over sampler itself: weights would "
+            "count that twice"
+        )

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxgrpo.core.masking import masked_sum
 from jaxgrpo.divergences import kl1, kl3
 from jaxgrpo.losses.reasons import Reason, reasons_of
 from jaxgrpo.losses.token_inputs import TokenInputs
@@ -28,14 +29,23 @@ def measure(
     where = inputs.where
     anchor, behaviour = inputs.anchor_of(log_probs), inputs.behaviour_log_probs
     reasons = reasons_of(weights, log_probs, inputs)
-    # Tokens without an advantage have no gradient to clip: they are in no clip fraction.
-    moving = where & (inputs.advantages != 0)[:, None]
+    # Tokens without an advantage have no gradient to clip, nor have those that were dropped before:
+    # they are in no clip fraction.
+    moving = where & (inputs.token_advantages != 0)
+    if inputs.dropped is not None:
+        moving = moving & (inputs.dropped == 0)
+
+    def of_sequences(values: Array) -> Mean:
+        # By the chain rule the divergence of whole sequences is the expected sum over their tokens.
+        return Mean.of(masked_sum(values, where, axis=-1), jnp.any(where, axis=-1))
 
     def fraction(reason: Reason) -> Mean:
         return Mean.of(reasons == reason, moving)
 
+    moved = kl3(anchor, log_probs, where=where)
     metrics = {
-        "divergence/anchor_kl3": Mean.of(kl3(anchor, log_probs, where=where), where),
+        "divergence/anchor_kl3": Mean.of(moved, where),
+        "divergence/sequence_kl3": of_sequences(moved),
         "clip/fraction_low": fraction(Reason.CLIPPED_LOW),
         "clip/fraction_high": fraction(Reason.CLIPPED_HIGH),
         "clip/fraction_dual": fraction(Reason.DUAL),
@@ -46,4 +56,5 @@ def measure(
     if inputs.reference_log_probs is not None:
         reference = kl3(log_probs, inputs.reference_log_probs, where=where)
         metrics["divergence/reference_kl3"] = Mean.of(reference, where)
+        metrics["divergence/reference_sequence_kl3"] = of_sequences(reference)
     return metrics

@@ -22,6 +22,9 @@ Penalty = Callable[..., Float[Array, "B T"]]
 class Objective:
     """Sum over rows of row weight times the row's token losses: parts of a batch simply add up.
 
+    Detached token weights multiply the policy term alone; the penalty and the entropy bonus are of
+    all trainable tokens. All of them share the row weights.
+
     The penalty is weighted by the detached ratio of the policy to the behaviour policy, so that its
     expected gradient stays the declared one after the policy has moved away from its samples.
     """
@@ -33,11 +36,16 @@ class Objective:
     """What one value of the policy loss depends on; see `Card.level`."""
     penalty: Penalty | None = None
     penalty_coefficient: float = 0.0
+    entropy_bonus: float = 0.0
+    """What the mean entropy is multiplied with before it is taken off the loss."""
+    measures_reference: bool = False
+    """Whether divergences from a reference are logged although nothing else reads it."""
 
     @property
     def uses_reference(self) -> bool:
         """Whether the batch must hold log-probs under a reference policy."""
-        return self.penalty is not None or "reference_log_probs" in self.needs
+        used = self.penalty is not None or "reference_log_probs" in self.needs
+        return used or self.measures_reference
 
     def __call__(
         self, log_probs: Float[Array, "B T"], entropies: Float[Array, "B T"], inputs: TokenInputs
@@ -54,7 +62,7 @@ class Objective:
         """
         inputs = inputs.as_dtype(log_probs.dtype)
         losses, pull = jax.vjp(lambda x: self._token_losses(x, entropies, inputs), log_probs)
-        policy = _weighted(losses, inputs)
+        policy = _weighted(_times_weights(losses, inputs), inputs)
         parts = {"loss/policy": policy}
         total = policy
         detached = jax.lax.stop_gradient(log_probs)
@@ -62,7 +70,10 @@ class Objective:
             penalty = self._penalty(log_probs, inputs)
             parts["loss/penalty"] = self.penalty_coefficient * _weighted(penalty, inputs)
             total = total + parts["loss/penalty"]
-        weights = -jax.lax.stop_gradient(pull(jnp.ones_like(losses))[0])
+        if self.entropy_bonus:
+            parts["loss/entropy"] = -self.entropy_bonus * _weighted(entropies, inputs)
+            total = total + parts["loss/entropy"]
+        weights = -jax.lax.stop_gradient(pull(_cotangents(losses, inputs))[0])
         metrics = measure(detached, jax.lax.stop_gradient(entropies), weights, inputs)
         return total, (parts, metrics)
 
@@ -76,10 +87,14 @@ class Objective:
         """
         inputs = inputs.as_dtype(log_probs.dtype)
         losses, pull = jax.vjp(lambda x: self._token_losses(x, entropies, inputs), log_probs)
-        weights = -pull(jnp.ones_like(losses))[0]
+        weights = -pull(_cotangents(losses, inputs))[0]
         return weights, reasons_of(weights, log_probs, inputs)
 
     def _token_losses(self, log_probs: Array, entropies: Array, inputs: TokenInputs) -> Array:
+        if inputs.token_weights is not None and self.level == "token":
+            # No gradient of a dropped token, not even that of an infinite ratio times 0.
+            kept = inputs.token_weights != 0
+            log_probs = jnp.where(kept, log_probs, jax.lax.stop_gradient(log_probs))
         live = jax.lax.stop_gradient(entropies)
         supplied = {
             **vars(inputs),
@@ -105,6 +120,19 @@ class Objective:
         penalty = self.penalty(log_probs, inputs.reference_log_probs, where=inputs.where)
         moved = zero_where_masked(log_probs - inputs.behaviour_log_probs, inputs.where)
         return jax.lax.stop_gradient(jnp.exp(moved)) * penalty
+
+
+def _times_weights(losses: Array, inputs: TokenInputs) -> Array:
+    weights = inputs.token_weights
+    if weights is None:
+        return losses
+    # Selected, since the loss of a dropped token may be anything.
+    return jnp.where(weights != 0, losses, 0) * zero_where_masked(weights, inputs.where)
+
+
+def _cotangents(losses: Array, inputs: TokenInputs) -> Array:
+    """What the token losses are summed with, row weights aside."""
+    return _times_weights(jnp.ones_like(losses), inputs)
 
 
 def _weighted(losses: Array, inputs: TokenInputs) -> Array:

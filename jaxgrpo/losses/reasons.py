@@ -13,7 +13,7 @@ class Reason(enum.IntEnum):
 
     A token without gradient was clipped high (A > 0, the ratio above 1), clipped low (A < 0,
     below 1), dual-clipped (A < 0, above 1), or cut by something else. A sequence gate, a mismatch
-    mask and truncation are for masks made before the loss.
+    mask, truncation and low entropy are of masks made before the loss.
     """
 
     PADDING = 0
@@ -26,6 +26,7 @@ class Reason(enum.IntEnum):
     TRUNCATED = 7
     ZERO_VARIANCE = 8
     CUT = 9
+    LOW_ENTROPY = 10
 
 
 def reasons_of(
@@ -38,7 +39,7 @@ def reasons_of(
       log_probs: [B, T], nats. The tokens under the live policy.
       inputs: the rest of the batch.
     """
-    advantages = jnp.broadcast_to(inputs.advantages[:, None], log_probs.shape)
+    advantages = inputs.token_advantages
     anchor = inputs.anchor_of(log_probs)
     further, nearer = log_probs > anchor, log_probs < anchor
     clipped = (weights == 0) & (advantages != 0)
@@ -52,4 +53,7 @@ def reasons_of(
     ]
     conditions = [condition for condition, _ in cases]
     values = [jnp.full(log_probs.shape, reason, jnp.int8) for _, reason in cases]
-    return jnp.select(conditions, values, jnp.int8(Reason.KEPT))
+    reasons = jnp.select(conditions, values, jnp.int8(Reason.KEPT))
+    if inputs.dropped is None:
+        return reasons
+    return jnp.where(inputs.dropped > 0, inputs.dropped, reasons).astype(jnp.int8)

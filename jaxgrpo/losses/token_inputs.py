@@ -16,7 +16,7 @@ class TokenInputs:
     anchor_log_probs: Float[Array, "B T"] | None
     """None: the anchor is the live policy itself, so that every ratio is exactly 1."""
     reference_log_probs: Float[Array, "B T"] | None
-    advantages: Float[Array, " B"]
+    advantages: Float[Array, " B"] | Float[Array, "B T"]
     where: Bool[Array, "B T"]
     """Trainable tokens."""
     row_weights: Float[Array, " B"]
@@ -27,6 +27,17 @@ class TokenInputs:
     """None, as for the anchor: those of the live policy."""
     key: PRNGKeyArray | None = None
     """Of this optimiser step, for losses that choose tokens at random."""
+    token_weights: Float[Array, "B T"] | None = None
+    """What the policy term of each token is multiplied with; 0 drops it. None: 1 everywhere."""
+    dropped: Int[Array, "B T"] | None = None
+    """The `Reason` that a token was left out for before the loss, and 0 where it wasn't."""
+
+    @property
+    def token_advantages(self) -> Float[Array, "B T"]:
+        """The advantages, one a token."""
+        if self.advantages.ndim == self.where.ndim:
+            return self.advantages
+        return jnp.broadcast_to(self.advantages[:, None], self.where.shape)
 
     def anchor_of(self, log_probs: Float[Array, "B T"]) -> Float[Array, "B T"]:
         """The anchor's log-probs, which may be the live policy's own."""

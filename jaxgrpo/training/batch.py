@@ -31,7 +31,7 @@ class Batch:
     anchor_log_probs: Float[Array, "B T"] | None = None
     """Where the trust region is centred; None: the live policy, for a single optimiser step."""
     reference_log_probs: Float[Array, "B T"] | None = None
-    advantages: Float[Array, " B"]
+    advantages: Float[Array, " B"] | Float[Array, "B T"]
     group_ids: Int[Array, " B"]
     row_weights: Float[Array, " B"]
     """From `aggregation.row_weights` over the rows of one optimiser step."""
@@ -41,6 +41,12 @@ class Batch:
     """Nats, under the anchor policy; for losses that compare entropies."""
     step_seed: UInt32[Array, " B"] | None = None
     """One number for the optimiser step, in every row so that it travels with them."""
+    token_weights: Float[Array, "B T"] | None = None
+    """Detached, multiplied onto the policy term; 0 drops a token. None: 1 everywhere."""
+    dropped: Int[Array, "B T"] | None = None
+    """The `Reason` that a token was left out for before the loss, and 0 where it wasn't."""
+    counted: Bool[Array, "B T"] | None = None
+    """Tokens that denominators count, where these aren't the trainable ones."""
 
     @property
     def rows(self) -> int:
@@ -59,6 +65,8 @@ class Batch:
             group_ids=self.group_ids,
             rewards=self.rewards,
             anchor_entropies=self.anchor_entropies,
+            token_weights=self.token_weights,
+            dropped=self.dropped,
             key=None if self.step_seed is None else jax.random.key(self.step_seed[0]),
         )
 

@@ -172,6 +172,11 @@ def test_metrics_against_numpy():
         "clip/fraction_low": ((ratios < 0.8) & (advantages < 0), moving),
         "clip/fraction_dual": ((ratios > 1.6) & (advantages < 0), moving),
     }
+    for name in ("anchor", "reference"):
+        values, _ = wanted[f"divergence/{name}_kl3"]
+        prefix = "" if name == "anchor" else "reference_"
+        sums = np.where(WHERE, values, 0).sum(axis=1)
+        wanted[f"divergence/{prefix}sequence_kl3"] = (sums, LENGTHS > 0)
     assert metrics.keys() == wanted.keys()
     for name, (values, where) in wanted.items():
         np.testing.assert_allclose(metrics[name].total, values[where].sum(), rtol=2e-5)
