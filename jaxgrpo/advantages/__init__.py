@@ -2,7 +2,7 @@
 
 from jaxgrpo.advantages._group import group_centred, group_normalised, leave_one_out
 from jaxgrpo.advantages._pass_at_k import best_of_group, pass_at_k_normalised, pass_at_k_rewards
-from jaxgrpo.advantages._registry import ADVANTAGES, REWARD_TRANSFORMS
+from jaxgrpo.advantages._registry import ADVANTAGE_TRANSFORMS, ADVANTAGES, REWARD_TRANSFORMS
 from jaxgrpo.advantages._scaled import batch_normalised, gpg, leave_one_out_normalised, max_rl
 from jaxgrpo.advantages._shaping import (
     clipped,
@@ -20,6 +20,7 @@ from jaxgrpo.advantages._weighted import (
 
 __all__ = [
     "ADVANTAGES",
+    "ADVANTAGE_TRANSFORMS",
     "REWARD_TRANSFORMS",
     "batch_normalised",
     "best_of_group",

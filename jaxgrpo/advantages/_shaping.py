@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxgrpo.advantages import _statistics
-from jaxgrpo.advantages._registry import REWARD_TRANSFORMS
+from jaxgrpo.advantages._registry import ADVANTAGE_TRANSFORMS, REWARD_TRANSFORMS
 from jaxgrpo.core import checks
 from jaxgrpo.core.grouping import over_group
 from jaxgrpo.core.registry import Card
@@ -160,6 +160,15 @@ def informative_groups(rewards: Float[Array, "B"], group_ids: Int[Array, "B"]) -
     return over_group(jnp.max, informative.astype(jnp.int32), group_ids, initial=0) > 0
 
 
+@ADVANTAGE_TRANSFORMS.register(
+    Card(
+        formula="A times `positive` where A > 0, `negative` where A < 0",
+        source="PSR and NSR, arXiv:2506.01347",
+        level="token",
+        gradient="none",
+        defaults="both 1; PSR is (1, 0), NSR (0, 1)",
+    )
+)
 def scaled_by_sign(
     advantages: Float[Array, "..."], *, positive: float = 1.0, negative: float = 1.0
 ) -> Float[Array, "..."]:
@@ -190,6 +199,15 @@ def scaled_by_sign(
     return advantages * jnp.where(advantages > 0, positive, negative).astype(advantages.dtype)
 
 
+@ADVANTAGE_TRANSFORMS.register(
+    Card(
+        formula="clip(A, low, high)",
+        source="NeMo-RL; simply, with +-10",
+        level="token",
+        gradient="none",
+        defaults="no bounds",
+    )
+)
 def clipped(
     advantages: Float[Array, "..."], *, low: float = -math.inf, high: float = math.inf
 ) -> Float[Array, "..."]:

@@ -198,12 +198,14 @@ def filtered_group(
         gradient="none",
         defaults="equal weights; verl, TRL normalize_then_sum, NeMo-RL",
         disagreements="Not centred again over the batch: every group sums to 0 already.",
+        needs=("function_rewards", "weights"),
     )
 )
 def gdpo(
     rewards: Float[Array, "B"] | Float[Array, "B R"],
     group_ids: Int[Array, "B"],
     *,
+    function_rewards: Float[Array, "B R"] | None = None,
     weights: Float[Array, "R"] | None = None,
     eps: float = 1e-6,
 ) -> Float[Array, "B"]:
@@ -213,6 +215,8 @@ def gdpo(
       rewards: [B, R], one of each kind a completion, or [B]; a row with any nan or inf is not
         scored.
       group_ids: [B] int. Which prompt each completion answers; any integers, in any order.
+      function_rewards: [B, R]. The kinds of reward, where `rewards` [B] holds their sum; a row
+        whose sum is nan is not scored.
       weights: [R]. Of the kinds of reward; None for 1 each.
       eps: Added to the standard deviations.
 
@@ -236,6 +240,10 @@ def gdpo(
     checks.floating(rewards=rewards)
     rewards = jnp.asarray(rewards)
     table = rewards[:, None] if rewards.ndim == 1 else rewards
+    if function_rewards is not None:
+        checks.floating(function_rewards=function_rewards)
+        checks.shape((table.shape[0], None), function_rewards=function_rewards)
+        table = jnp.where(jnp.isfinite(table).all(axis=1)[:, None], function_rewards, jnp.nan)
     checks.shape((None, None), rewards=table)
     kinds = table.shape[1]
     weights = jnp.ones(kinds, jnp.float32) if weights is None else jnp.asarray(weights)

@@ -5,7 +5,9 @@ from jaxgrpo.config.experiment import (
     ModelConfig,
     RunConfig,
     WarmupConfig,
+    read_credit,
     read_objective,
+    read_weights,
 )
 from jaxgrpo.config.load import digest, dump, load, parse
 
@@ -18,5 +20,7 @@ __all__ = [
     "dump",
     "load",
     "parse",
+    "read_credit",
     "read_objective",
+    "read_weights",
 ]

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
 
-from jaxgrpo.advantages import ADVANTAGES
+from jaxgrpo.advantages.credit import Credit, make_credit
 from jaxgrpo.aggregation import AGGREGATIONS
 from jaxgrpo.checkpoints import CheckpointConfig
 from jaxgrpo.core.choice import Choice
@@ -12,6 +12,7 @@ from jaxgrpo.data import DataConfig
 from jaxgrpo.evaluation import EvaluationConfig
 from jaxgrpo.losses.config import LossConfig, make_objective
 from jaxgrpo.losses.objective import Objective
+from jaxgrpo.losses.weighting import TokenWeight, make_weights
 from jaxgrpo.models import DecoderConfig
 from jaxgrpo.rewards import RewardConfig
 from jaxgrpo.rollouts import RolloutConfig
@@ -101,6 +102,8 @@ class Experiment:
     """What completions are worth."""
     advantages: Choice = dataclasses.field(default_factory=lambda: Choice(name="group_normalised"))
     """From rewards to advantages."""
+    advantage_transforms: tuple[Choice, ...] = ()
+    """What is done to advantages, in order."""
     loss: LossConfig = LossConfig()
     """What a step descends."""
     training: TrainingConfig = TrainingConfig()
@@ -136,7 +139,24 @@ class Experiment:
                 f"weights of rows are known, got {self.loss.aggregation.name!r}"
             )
         _check_level(self, read_objective(self).level)
-        _named("advantages", lambda: bound_advantages(self))
+        read_credit(self)
+        if read_weights(self) and self.training.anchor == "behaviour":
+            raise ValueError(
+                "loss.weights correct ratios that are taken to the trainer's own policy: with "
+                "training.anchor 'behaviour' the correction would be counted twice; choose "
+                "'proximal' or 'auto'"
+            )
+
+    @property
+    def anchor(self) -> Literal["live", "behaviour", "proximal"]:
+        """What ratios are taken to: `training.anchor`, decided."""
+        given = self.training.anchor
+        if given == "behaviour":
+            return given
+        # Before the only optimiser step, the trainer's own policy is the live one.
+        if self.training.updates == 1:
+            return "live"
+        return "proximal" if given == "proximal" or self.loss.weights else "behaviour"
 
     @property
     def rows_per_update(self) -> int:
@@ -170,9 +190,19 @@ def read_objective(experiment: Experiment) -> Objective:
     return _named("loss", lambda: make_objective(experiment.loss))
 
 
-def bound_advantages(experiment: Experiment) -> Callable[..., Any]:
-    """The advantage function with its options."""
-    return ADVANTAGES.bind(experiment.advantages.name, **experiment.advantages.options)
+def read_credit(experiment: Experiment) -> Credit:
+    """From rewards to advantages; names and options that don't fit are ValueErrors."""
+    transforms, after = experiment.rewards.transforms, experiment.advantage_transforms
+    # Each on its own first, so that the message names the room that is wrong.
+    plain = Choice(name="group_centred")
+    _named("rewards.transforms", lambda: make_credit(transforms, plain, ()))
+    _named("advantage_transforms", lambda: make_credit((), plain, after))
+    return _named("advantages", lambda: make_credit(transforms, experiment.advantages, after))
+
+
+def read_weights(experiment: Experiment) -> tuple[TokenWeight, ...]:
+    """The weights of an experiment; names and options that don't fit are ValueErrors."""
+    return _named("loss.weights", lambda: make_weights(experiment.loss.weights))
 
 
 def _named(room: str, build: Callable[[], Any]) -> Any:

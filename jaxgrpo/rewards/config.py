@@ -4,6 +4,8 @@ import dataclasses
 import math
 from typing import Any
 
+from jaxgrpo.core.choice import Choice
+
 # Keeps the weighted sum of the largest rewards within float32.
 _LARGEST_WEIGHT = 1e6
 
@@ -34,6 +36,9 @@ class RewardConfig:
 
     functions: tuple[RewardFunctionConfig, ...] = (RewardFunctionConfig(name="answer"),)
     """The functions; a completion's reward is the weighted sum of their values."""
+
+    transforms: tuple[Choice, ...] = ()
+    """What is done to that sum, in order, before advantages are made of it."""
 
     timeout_seconds: float = 2.0
     """Wall time for all functions on one completion, after which the worker is killed."""

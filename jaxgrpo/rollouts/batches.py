@@ -1,4 +1,4 @@
-"""A rollout as the batches of its optimiser steps: advantages, masks, and row weights."""
+"""A rollout as the batches of its optimiser steps, each with its own row weights."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -11,19 +11,17 @@ from jaxgrpo.rollouts.collect import Rollout
 from jaxgrpo.sampling import SamplingConfig
 from jaxgrpo.training import Batch, TrainingConfig
 
-Advantages = Callable[..., Any]
+Gate = Callable[[np.ndarray, Batch], Batch]
 
 
-def whole_batch(rollout: Rollout, advantages: Advantages, sampling: SamplingConfig) -> Batch:
-    """All rows of a rollout as one batch; row weights are 0 until `minibatches` sets them.
+def whole_batch(rollout: Rollout, sampling: SamplingConfig) -> Batch:
+    """All rows of a rollout as one batch; advantages are 0, and row weights until `minibatches`.
 
-    Rows whose reward failed get advantage 0. Completions are cut to the bucket that holds the
-    longest, so that a few shapes serve every step.
+    Completions are cut to the bucket that holds the longest, so that a few shapes serve every step.
     """
     completions, fan = rollout.completions, rollout.group_size
     lengths = completions.lengths.astype(np.int32)
     bucket = min(sampling.bucket(int(lengths.max())), sampling.max_new_tokens)
-    values = np.asarray(advantages(rollout.rewards, rollout.group_ids), np.float32)
     fields: dict[str, Any] = dict(
         prompt_tokens=np.repeat(rollout.padded.tokens, fan, axis=0),
         prompt_lengths=np.repeat(rollout.padded.lengths, fan, axis=0),
@@ -31,7 +29,7 @@ def whole_batch(rollout: Rollout, advantages: Advantages, sampling: SamplingConf
         completion_lengths=lengths,
         trainable=np.arange(bucket)[None] < lengths[:, None],
         behaviour_log_probs=completions.log_probs[:, :bucket],
-        advantages=values,
+        advantages=np.zeros(len(lengths), np.float32),
         group_ids=rollout.group_ids,
         row_weights=np.zeros(len(lengths), np.float32),
         rewards=rollout.rewards,
@@ -47,11 +45,24 @@ def minibatches(
     seed: tuple[int, ...],
     aggregation: str,
     options: dict[str, Any],
+    gate: Gate | None = None,
 ) -> Iterator[tuple[np.ndarray, Batch]]:
     """The batches of each optimiser step in turn, with the rows they hold.
 
     Groups are shuffled anew each epoch, from `seed` alone. Row weights are those of the step's own
-    rows: its denominators are counts over exactly what it trains on.
+    rows: its denominators are counts over exactly what it trains on, or says that it counts.
+
+    Args:
+      batch: all rows, groups side by side, on the host.
+      config: how many optimiser steps and micro-batches.
+      group_size: completions of a prompt.
+      seed: of the shuffles.
+      aggregation: by name, for the row weights.
+      options: of the aggregation.
+      gate: (rows, the step's batch) -> a batch that leaves some of its tokens out.
+
+    Raises:
+      ValueError: groups or rows don't split evenly.
     """
     groups = batch.rows // group_size
     if groups % config.minibatches:
@@ -69,9 +80,10 @@ def minibatches(
             # groups where their number allows it.
             rows = rows.reshape(config.micro_batches, -1).T.reshape(-1)
             part = batch.take(rows)
-            weights = row_weights(aggregation, part.trainable, group_ids=part.group_ids, **options)
+            if gate is not None:
+                part = gate(rows, part)
+            counted = part.trainable if part.counted is None else part.counted
+            weights = row_weights(aggregation, counted, group_ids=part.group_ids, **options)
             step_seed = np.full(len(rows), random.integers(2**32), np.uint32)
-            yield (
-                rows,
-                dataclasses.replace(part, row_weights=np.asarray(weights), step_seed=step_seed),
-            )
+            made = {"row_weights": np.asarray(weights), "step_seed": step_seed, "counted": None}
+            yield rows, dataclasses.replace(part, **made)

@@ -15,6 +15,21 @@ from jaxgrpo.tokenizers import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class DynamicSamplingConfig:
+    """DAPO's: groups of equal raw rewards are thrown away, and prompts drawn to replace them."""
+
+    enabled: bool = False
+    """Whether to; every batch drawn counts as prompts, tokens and time of the step."""
+    max_batches: int = 4
+    """Batches of prompts a step draws at most; places left then are filled with groups that train
+    nothing."""
+
+    def __post_init__(self) -> None:
+        if self.max_batches < 1:
+            raise ValueError(f"max_batches must be at least 1, got {self.max_batches}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RolloutConfig:
     """How many completions a step learns from, and how they are drawn."""
 
@@ -24,6 +39,13 @@ class RolloutConfig:
     """Completions a prompt, G; advantages compare them with each other, so at least 2."""
     sampling: SamplingConfig = SamplingConfig()
     """The behaviour policy: the policy itself at some temperature."""
+    mask_truncated: bool = False
+    """Completions cut off at the longest length train nothing; they stay in their group's
+    statistics."""
+    count_truncated: bool = False
+    """With `mask_truncated`: their tokens count in denominators all the same."""
+    dynamic_sampling: DynamicSamplingConfig = DynamicSamplingConfig()
+    """Drawing more prompts where groups have nothing to tell."""
 
     def __post_init__(self) -> None:
         if self.prompts_per_step < 1:
@@ -33,6 +55,8 @@ class RolloutConfig:
                 f"group_size must be at least 2, got {self.group_size}: a completion is compared "
                 "with the others of its prompt"
             )
+        if self.count_truncated and not self.mask_truncated:
+            raise ValueError("count_truncated goes with mask_truncated, which is off")
         if self.sampling.truncated:
             raise ValueError(
                 "training samples from the whole distribution: set top_k 0, top_p 1, min_p 0 and a "
@@ -62,6 +86,11 @@ class Rollout:
     def group_ids(self) -> Int[np.ndarray, " B"]:
         """Which of the rollout's prompts each row belongs to."""
         return np.repeat(np.arange(len(self.prompts), dtype=np.int32), self.group_size)
+
+    def function_rewards(self, names: Sequence[str]) -> Float[np.ndarray, "B F"]:
+        """The values of these reward functions, unweighted; nan where one failed."""
+        rows = [[score.values.get(name, np.nan) for name in names] for score in self.scores]
+        return np.array(rows, np.float32)
 
     def metrics(self) -> dict[str, float]:
         """What the rollout says before any update; fractions of rows, tokens, rewards."""

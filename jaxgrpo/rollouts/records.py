@@ -28,7 +28,7 @@ ARRAYS: dict[str, str] = {
     "prompt_ids": "[B] int32: which prompt",
     "sample_numbers": "[B] int32: which completion of it, from 0",
     "rewards": "[B] float32: weighted sum, nan where a reward function failed",
-    "advantages": "[B] float32",
+    "advantages": "[B] float32: where they are by token, the mean over the completion",
     "stop_reasons": "[B] int8: an index into the header's stop_reasons",
     "prompt_lengths": "[B] int32: tokens",
     "completion_lengths": "[B] int32: tokens, the stop token included",
@@ -41,11 +41,13 @@ ARRAYS: dict[str, str] = {
     "entropies": "[B, T] float32, nats",
     "gradient_weights": "[B, T] float32: what multiplied grad log p at the row's last update",
     "reasons": "[B, T] int8: an index into the header's reasons",
+    "token_advantages": "[B, T] float32: only where advantages are by token",
+    "token_weights": "[B, T] float32: what the policy term was multiplied with; only with weights",
 }
 """Every array of schema version 1. A new array or a new reason at the end keeps the version."""
 
-# Only with a reference policy; and missing from the first files of version 1.
-_OPTIONAL = {"reference_log_probs", "anchor_log_probs"}
+# Only where a run has them; and the anchor is missing from the first files of version 1.
+_OPTIONAL = {"reference_log_probs", "anchor_log_probs", "token_advantages", "token_weights"}
 _BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
 
 
@@ -107,7 +109,7 @@ def write_record(
         "prompt_ids": np.repeat(rollout.padded.prompt_ids, fan),
         "sample_numbers": np.tile(np.arange(fan, dtype=np.int32), len(examples)),
         "rewards": rollout.rewards,
-        "advantages": np.asarray(batch.advantages),
+        "advantages": _by_row(np.asarray(batch.advantages), inside),
         "stop_reasons": rollout.completions.stop_reasons,
         "prompt_lengths": np.asarray(batch.prompt_lengths),
         "completion_lengths": np.asarray(batch.completion_lengths),
@@ -124,7 +126,18 @@ def write_record(
     arrays["anchor_log_probs"] = per_token(anchor)
     if batch.reference_log_probs is not None:
         arrays["reference_log_probs"] = per_token(batch.reference_log_probs)
+    if batch.advantages.ndim == 2:
+        arrays["token_advantages"] = per_token(batch.advantages)
+    if batch.token_weights is not None:
+        arrays["token_weights"] = per_token(batch.token_weights)
     _write(pathlib.Path(path), header, arrays)
+
+
+def _by_row(advantages: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    if advantages.ndim == 1:
+        return advantages
+    sums = np.where(inside, advantages, 0).sum(axis=1)
+    return (sums / np.maximum(inside.sum(axis=1), 1)).astype(np.float32)
 
 
 def _write(path: pathlib.Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:

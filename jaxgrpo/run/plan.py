@@ -25,9 +25,11 @@ def make_plan(program: Program) -> Plan:
     share = _bytes_per_device(state)
     rollout, training = experiment.rollout, experiment.training
     rows = rollout.prompts_per_step * rollout.group_size
+    batches = rollout.dynamic_sampling.max_batches if rollout.dynamic_sampling.enabled else 1
     longest = rollout.sampling.max_new_tokens
     prompts = program.train_prompts
     epochs = training.steps * rollout.prompts_per_step / len(prompts)
+    more = " or more" if batches > 1 else ""
     facts: dict[str, Any] = {
         "devices": f"{jax.device_count()} {jax.devices()[0].platform}",
         "mesh": ", ".join(f"{axis} {size}" for axis, size in program.mesh.shape.items()),
@@ -41,9 +43,10 @@ def make_plan(program: Program) -> Plan:
         "completions a step": (
             f"{rows} = {rollout.prompts_per_step} prompts x {rollout.group_size}, "
             f"at most {longest} tokens each"
+            + (f"; up to {batches} times as many are sampled" if batches > 1 else "")
         ),
-        "tokens": f"at most {training.steps * rows * longest} sampled",
-        "prompts": f"{len(prompts)} to train on ({epochs:.2f} epochs)"
+        "tokens": f"at most {training.steps * rows * batches * longest} sampled",
+        "prompts": f"{len(prompts)} to train on ({epochs:.2f} epochs{more})"
         + (f", {len(prompts.skipped)} too long and left out" if prompts.skipped else ""),
         "held out": len(program.eval_prompts) if program.eval_prompts else 0,
         "loss": experiment.loss.name,

@@ -12,12 +12,13 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array
 
-from jaxgrpo.config import Experiment, read_objective
-from jaxgrpo.config.experiment import bound_advantages
+from jaxgrpo.advantages.credit import Credit
+from jaxgrpo.config import Experiment, read_credit, read_objective, read_weights
 from jaxgrpo.core.errors import UserError
 from jaxgrpo.data import EncodedSource, encode, open_source
 from jaxgrpo.losses.config import LossConfig, make_objective
 from jaxgrpo.losses.objective import Objective
+from jaxgrpo.losses.weighting import TokenWeight, Weighed, weigh
 from jaxgrpo.models import DecoderConfig, Params, check_pretrained, read_config
 from jaxgrpo.rollouts import worked_tokens
 from jaxgrpo.run.rehearsal import rehearse
@@ -53,7 +54,9 @@ class Program:
     train_prompts: EncodedSource
     eval_prompts: EncodedSource | None
     objective: Objective
-    advantages: Callable[..., Array]
+    credit: Credit
+    """From rewards to advantages."""
+    weights: tuple[TokenWeight, ...]
     sampler: Sampler
     eval_sampler: Sampler
     optimizer: optax.GradientTransformation
@@ -63,6 +66,9 @@ class Program:
     score: Callable[[Params, Batch], tuple[Array, Array]]
     """Log-probs and entropies, [B, T] each, of some rows of a rollout."""
     trace: Callable[[Params, Batch], TokenTrace]
+    weigh: Callable[..., Weighed]
+    """Token weights of all rows of a rollout, from (log_probs, behaviour_log_probs, advantages,
+    where)."""
 
     def place(self, batch: Batch) -> Batch:
         """The batch on its devices, rows shared out."""
@@ -75,6 +81,7 @@ class Program:
             "warmup_update": self.warmup_update,
             "score": self.score,
             "trace": self.trace,
+            **({"weigh": self.weigh} if self.weights else {}),
         }
         counts = {name: function._cache_size() for name, function in jitted.items()}
         counts["sampler"] = self.sampler.compiled_programs()
@@ -96,8 +103,9 @@ def build_program(experiment: Experiment) -> Program:
     train_prompts = _prompts(experiment, tokenizer, "train")
     if experiment.warmup.steps:
         _check_worked(train_prompts, tokenizer, experiment.rollout.sampling.max_new_tokens)
-    objective, advantages = read_objective(experiment), bound_advantages(experiment)
-    rehearse(experiment, objective, advantages)
+    objective, credit = read_objective(experiment), read_credit(experiment)
+    weights = read_weights(experiment)
+    rehearse(experiment, objective, credit, weights)
     rollout, training, evaluation = experiment.rollout, experiment.training, experiment.evaluation
     temperature = rollout.sampling.temperature
     make_sampler = functools.partial(
@@ -124,7 +132,8 @@ def build_program(experiment: Experiment) -> Program:
         train_prompts=train_prompts,
         eval_prompts=_prompts(experiment, tokenizer, "eval") if experiment.data.eval else None,
         objective=objective,
-        advantages=advantages,
+        credit=credit,
+        weights=weights,
         sampler=make_sampler(rollout.sampling),
         eval_sampler=make_sampler(evaluation.sampling),
         optimizer=optimizer,
@@ -135,6 +144,7 @@ def build_program(experiment: Experiment) -> Program:
         warmup_update=compiled(warmup_loss, warmup_optimizer),
         score=jax.jit(lambda params, batch: score(model, params, batch, **scoring)),
         trace=jax.jit(make_trace(model, objective, **scoring)),
+        weigh=jax.jit(functools.partial(weigh, weights)),
     )
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -13,10 +13,11 @@ from jaxgrpo.data import Prompt
 from jaxgrpo.metrics.mean import as_floats, merge
 from jaxgrpo.models import Params
 from jaxgrpo.rewards import RewardPool
-from jaxgrpo.rollouts import Rollout, collect, minibatches, worked_batch
-from jaxgrpo.run.batch import make_batch
+from jaxgrpo.rollouts import Rollout, minibatches, worked_batch
+from jaxgrpo.rollouts.gates import keep_top_entropy
+from jaxgrpo.run.batch import Prepared, make_batch
+from jaxgrpo.run.draw import draw
 from jaxgrpo.run.program import Program
-from jaxgrpo.run.refusals import refuse_failed
 from jaxgrpo.training import Batch, TokenTrace, TrainState
 
 
@@ -55,7 +56,7 @@ def grpo_step(
     pool: RewardPool,
     state: TrainState,
     reference: Params | None,
-    prompts: Sequence[Prompt],
+    batches: Iterator[Sequence[Prompt]],
     *,
     key: PRNGKeyArray,
     step: int,
@@ -68,8 +69,8 @@ def grpo_step(
       program: of the run.
       pool: scores completions.
       state: donated; gone when this returns.
-      reference: frozen parameters of the penalty, or None.
-      prompts: of this step.
+      reference: frozen parameters that the policy is compared with, or None.
+      batches: of prompts; one is taken, or several with dynamic sampling.
       key: of the run; the step is folded in.
       step: number of this step, from 0.
       traced: whether to look at every token before each optimiser step, for the record.
@@ -80,21 +81,18 @@ def grpo_step(
     """
     experiment = program.experiment
     start = time.perf_counter()
-    rollout = collect(
-        program.sampler,
-        state.params,
-        prompts,
-        program.tokenizer,
+    drawn = draw(
+        program,
         pool,
+        state.params,
+        batches,
         key=jax.random.fold_in(key, step),
-        group_size=experiment.rollout.group_size,
         on_tick=on_tick,
     )
-    values = rollout.metrics()
-    failures = [score.failure for score in rollout.scores]
-    refuse_failed(failures, experiment.rewards.max_failed_fraction, "rewards")
+    rollout, values = drawn.rollout, dict(drawn.values)
     updating = time.perf_counter()
-    batch = make_batch(program, state.params, reference, rollout)
+    prepared = make_batch(program, state.params, reference, rollout, drawn.trained)
+    batch, values = prepared.batch, values | prepared.values
     traces: list[tuple[np.ndarray, TokenTrace]] = []
     logged = []
     parts = minibatches(
@@ -104,6 +102,7 @@ def grpo_step(
         seed=(experiment.seed, step),
         aggregation=experiment.loss.aggregation.name,
         options=experiment.loss.aggregation.options,
+        gate=_gate(prepared, experiment.loss.top_entropy_fraction),
     )
     for rows, part in parts:
         placed = program.place(part)
@@ -118,7 +117,7 @@ def grpo_step(
     ]
     values |= as_floats(merge([logged[0], *later]))
     end = time.perf_counter()
-    tokens = int(rollout.completions.lengths.sum())
+    tokens = drawn.tokens
     values |= {
         "time/rollout": rollout.sampling_seconds,
         "time/reward": rollout.reward_seconds,
@@ -129,6 +128,14 @@ def grpo_step(
     }
     trace = _gathered(traces, batch) if traced else None
     return StepResult(state, values, rollout, batch, trace)
+
+
+def _gate(prepared: Prepared, fraction: float) -> Callable[[np.ndarray, Batch], Batch] | None:
+    """The mask that only an optimiser step's own rows can tell."""
+    entropies = prepared.entropies
+    if fraction == 1 or entropies is None:
+        return None
+    return lambda rows, part: keep_top_entropy(part, entropies[rows], fraction)
 
 
 def _gathered(traces: Sequence[tuple[np.ndarray, TokenTrace]], batch: Batch) -> TokenTrace:

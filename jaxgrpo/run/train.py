@@ -189,7 +189,7 @@ class _Run:
                 self.pool,
                 self.at.state,
                 self.at.reference,
-                next(batches),
+                batches,
                 key=self.at.key,
                 step=step,
                 traced=self._recorded(step + 1),

@@ -16,6 +16,7 @@ from jaxgrpo.rollouts import read_record, whole_batch, write_record
 from jaxgrpo.rollouts.records import ARRAYS, SCHEMA_VERSION
 from jaxgrpo.training import TokenTrace
 
+OPTIONAL = {"reference_log_probs", "token_advantages", "token_weights"}
 # Made once with NumPy alone, when version 1 was new; never made again.
 VERSION_1 = pathlib.Path(__file__).parent / "fixtures" / "record_v1.npz"
 
@@ -23,7 +24,8 @@ VERSION_1 = pathlib.Path(__file__).parent / "fixtures" / "record_v1.npz"
 @pytest.fixture
 def written(rollout, sampling, tmp_path):
     """Path, batch and trace of a record; everything past a completion's end is nan."""
-    batch = whole_batch(rollout, group_centred, sampling)
+    advantages = np.asarray(group_centred(rollout.rewards, rollout.group_ids))
+    batch = dataclasses.replace(whole_batch(rollout, sampling), advantages=advantages)
     random, outside = np.random.default_rng(1), ~batch.trainable
     floats = random.normal(size=(3, 12, 6)).astype(np.float32)
     floats[:, outside] = np.nan
@@ -62,7 +64,7 @@ def test_a_record_is_read_back_as_it_was(written, rollout):
         "gradient_weights": np.where(inside, trace.gradient_weights, 0),
         "reasons": np.where(inside, trace.reasons, 0),
     }
-    assert record.arrays.keys() == wanted.keys() == ARRAYS.keys() - {"reference_log_probs"}
+    assert record.arrays.keys() == wanted.keys() == ARRAYS.keys() - OPTIONAL
     for name, values in wanted.items():
         assert np.array_equal(record.arrays[name], values, equal_nan=name == "rewards"), name
 
@@ -104,6 +106,19 @@ def test_a_reference_is_recorded_where_there_is_one(written, rollout, tmp_path):
     assert np.array_equal(got, np.where(batch.trainable, np.float32(-0.5), 0))
 
 
+def test_what_is_by_token_is_recorded_so(written, rollout, tmp_path):
+    _, batch, trace = written
+    advantages = np.arange(72, dtype=np.float32).reshape(12, 6)
+    weights = np.where(batch.trainable, np.float32(0.5), np.float32(np.nan))
+    batch = dataclasses.replace(batch, advantages=advantages, token_weights=weights)
+    write(tmp_path / "t.npz", rollout, batch, trace)
+    arrays = read_record(tmp_path / "t.npz").arrays
+    assert np.array_equal(arrays["token_advantages"], np.where(batch.trainable, advantages, 0))
+    assert np.array_equal(arrays["token_weights"], np.where(batch.trainable, 0.5, 0))
+    # Of two tokens, of five, and of none.
+    assert arrays["advantages"][[0, 1, 4]].tolist() == [0.5, 8.0, 0.0]
+
+
 def test_it_is_written_at_once_or_not_at_all(written, rollout):
     path, batch, trace = written
     assert [file.name for file in path.parent.iterdir()] == ["step-3.npz"]
@@ -133,7 +148,7 @@ def test_version_1_is_still_read():
     assert header["rewards"] == [{"answer": 1.0}, {"answer": None}]
     # Reasons of the file are names of today, at the same numbers.
     assert [Reason[name.upper()] for name in header["reasons"]] == list(range(9))
-    assert arrays.keys() == ARRAYS.keys() - {"reference_log_probs", "anchor_log_probs"}
+    assert arrays.keys() == ARRAYS.keys() - OPTIONAL - {"anchor_log_probs"}
     assert arrays["tokens"].tolist() == [[8, 1, 0], [9, 9, 4]]
     assert arrays["reasons"].tolist() == [[1, 2, 0], [8, 8, 8]]
     assert arrays["log_probs"].tolist() == [[-0.5, -0.125, 0], [-1, -2, -3]]

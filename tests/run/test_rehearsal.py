@@ -2,8 +2,7 @@
 
 import pytest
 
-from jaxgrpo.config import parse, read_objective
-from jaxgrpo.config.experiment import bound_advantages
+from jaxgrpo.config import parse, read_credit, read_objective, read_weights
 from jaxgrpo.core.errors import UserError
 from jaxgrpo.losses import LOSSES, PENALTIES
 from jaxgrpo.losses.objective import SUPPLIED
@@ -69,7 +68,9 @@ def operators(tmp_path, monkeypatch):
 
 def rehearsed(*overrides):
     experiment = parse(MINIMAL, overrides)
-    rehearse(experiment, read_objective(experiment), bound_advantages(experiment))
+    rehearse(
+        experiment, read_objective(experiment), read_credit(experiment), read_weights(experiment)
+    )
 
 
 @pytest.mark.parametrize("name", LOSSES.names())
@@ -107,7 +108,7 @@ def test_a_users_own_passes(room, name):
         (
             "advantages",
             "mean",
-            r"floats \[B\], here \[16\]; it returned float32\[\]",
+            r"floats \[B\], here \[16\] or \[B, T\], here \[16, 3\]; it returned float32\[\]",
         ),
         ("advantages", "no_mask", "missing 1 required positional argument: 'advantages'"),
     ],
