@@ -19,6 +19,7 @@ _ROOMS = (
     "advantages",
     "aggregation",
     "answers",
+    "atlas",
     "checkpoints",
     "clipping",
     "config",

@@ -25,7 +25,7 @@ FLOORS = [
     },
     {"data", "losses", "models", "rewards"},
     {"checkpoints", "sampling", "training"},
-    {"rollouts"},
+    {"atlas", "rollouts"},
     {"evaluation"},
     {"config"},
     {"run"},

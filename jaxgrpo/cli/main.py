@@ -17,6 +17,7 @@ VERBS = {
     "score": "log-probs of a completion, token by token",
     "verify": "whether a completion's final answer is right, and what was made of it",
     "export": "write a run's policy as a Hugging Face folder",
+    "atlas": "pictures of what the operators do with a token's ratio",
 }
 
 

@@ -13,7 +13,7 @@ from jaxgrpo.cli.main import VERBS, main
 from jaxgrpo.run import load_policy
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
-OURS = ["eval", "sample", "score", "verify", "export"]
+OURS = ["eval", "sample", "score", "verify", "export", "atlas"]
 
 
 def refused(told, *fragments):
