@@ -2,17 +2,21 @@
 
 from collections.abc import Iterator
 
-from jaxgrpo.advantages import ADVANTAGES
+from jaxgrpo.advantages import ADVANTAGE_TRANSFORMS, ADVANTAGES, REWARD_TRANSFORMS
 from jaxgrpo.aggregation import AGGREGATIONS
 from jaxgrpo.core.registry import Registry
 from jaxgrpo.divergences import DIVERGENCES
 from jaxgrpo.losses import LOSSES, PENALTIES
+from jaxgrpo.ratios import WEIGHTS
 
 FAMILIES: dict[str, Registry] = {
     "divergences": DIVERGENCES,
     "losses": LOSSES,
     "losses (penalty)": PENALTIES,
+    "ratios (weight)": WEIGHTS,
     "advantages": ADVANTAGES,
+    "advantages (reward transform)": REWARD_TRANSFORMS,
+    "advantages (transform)": ADVANTAGE_TRANSFORMS,
     "aggregation": AGGREGATIONS,
 }
 

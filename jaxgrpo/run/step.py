@@ -116,6 +116,10 @@ def grpo_step(
         for metrics in logged[1:]
     ]
     values |= as_floats(merge([logged[0], *later]))
+    if reference is not None:
+        # Of the policy that drew the samples, as the rewards are.
+        apart = logged[0]["divergence/reference_sequence_kl3"]
+        values |= as_floats({"frontier/kl": apart})
     end = time.perf_counter()
     tokens = drawn.tokens
     values |= {

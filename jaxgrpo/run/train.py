@@ -16,6 +16,7 @@ from jaxgrpo.rewards import RewardPool
 from jaxgrpo.rollouts import write_record
 from jaxgrpo.run import position as positions
 from jaxgrpo.run.folder import RunFolder
+from jaxgrpo.run.gains import read_gains
 from jaxgrpo.run.logs import Logs
 from jaxgrpo.run.observer import Observer
 from jaxgrpo.run.plan import make_plan
@@ -281,6 +282,7 @@ class _Run:
             "tokens": progress.tokens,
             "seconds": round(self._seconds(), 3),
             "compiled_programs": self.program.compiled_programs(),
+            **read_gains(self.folder.path),
         }
         # The run is finished once everything of it is on disk, and not before.
         self.checkpoints.wait()

@@ -14,10 +14,11 @@ REPOSITORY = pathlib.Path(__file__).parents[2]
 class Runs:
     """A folder with the tiny config in it, and the processes that run it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, config=experiments.TINY, cache=None):
         self.folder = folder
+        self.cache = cache or folder / "cache"
         self.config = folder / "tiny.yaml"
-        self.config.write_text(experiments.TINY)
+        self.config.write_text(config)
         (folder / "jaxgrpo_test_rewards.py").write_text(experiments.REWARDS)
         (folder / "runner.py").write_text(experiments.RUNNER)
 
@@ -28,7 +29,7 @@ class Runs:
             "PYTHONPATH": paths,
             "JAX_NUM_CPU_DEVICES": str(devices),
             # The same programs are compiled by every process here: share them.
-            "JAX_COMPILATION_CACHE_DIR": os.fspath(self.folder / "cache"),
+            "JAX_COMPILATION_CACHE_DIR": os.fspath(self.cache),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         }
@@ -55,6 +56,12 @@ class Runs:
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
     return Runs(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture
+def everything(runs, tmp_path):
+    """Runs of a config in which every part of a step that has an option has it on."""
+    return Runs(tmp_path, experiments.EVERYTHING, runs.cache)
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,20 @@ checkpoints: {every_steps: 2}
 run: {directory: unset, record_every: 2}
 """
 
+# Several batches of prompts a step, weights and masks over the anchor pass, shaped rewards.
+EVERYTHING = (
+    TINY.replace("  group_size: 2\n", "  group_size: 2\n  dynamic_sampling: {enabled: true}\n")
+    .replace("workers: 1}", "workers: 1, transforms: [{name: unlikeliness}]}")
+    .replace(
+        "loss: {penalty",
+        "loss: {weights: [{name: truncated_weights}, {name: geometric_mask, denominator: counted, "
+        "options: {low: 0.9, high: 1.1}}], top_entropy_fraction: 0.5, entropy_bonus: 0.01, penalty",
+    )
+    .replace("training: {steps: 6", "training: {steps: 4")
+    .replace("checkpoints: {every_steps: 2}", "checkpoints: {every_steps: 1, max_to_keep: 1}")
+    + "advantage_transforms: [{name: clipped, options: {low: -2.0}}]\n"
+)
+
 REWARDS = '''\
 """Reward functions that the tests name in their configs."""
 

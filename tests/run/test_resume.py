@@ -89,6 +89,23 @@ def test_terminated_it_saves_exits_75_and_goes_on(runs, whole):
     assert_same_run(whole, runs.folder / "terminated")
 
 
+def test_several_batches_of_prompts_a_step_are_resumed_too(everything):
+    """The place in the data is after the last batch that a finished step drew."""
+    code, _, errors = everything.run("whole")
+    assert code == 0, errors
+    whole = everything.folder / "whole"
+    drawn = [row["sampling/batches"] for row in lines(whole / "metrics.jsonl")]
+    assert max(drawn[:3]) > 1
+    code, _, errors = everything.run("killed", "step 3")
+    assert code == -9, errors
+    code, _, errors = everything.run("killed")
+    assert code == 0, errors
+    assert_same_run(whole, everything.folder / "killed")
+    summary = json.loads((whole / "summary.json").read_text())
+    assert summary["compiled_programs"]["weigh"] == 1
+    assert summary["tokens"] == sum(row["tokens/step"] for row in lines(whole / "metrics.jsonl"))
+
+
 @pytest.mark.parametrize("damage", ["truncated", "half-written"])
 def test_a_damaged_newest_checkpoint_is_passed_over_by_name(runs, whole, damage):
     directory = damage
@@ -141,6 +158,22 @@ def test_a_second_run_in_the_same_folder_is_refused(runs):
     finally:
         first.kill()
         first.communicate()
+
+
+def test_reward_is_summed_up_against_kl(whole):
+    """At the start the policy is the reference; an evaluation is matched with its own policy."""
+    gained = json.loads((whole / "summary.json").read_text())["frontier"]
+    steps = lines(whole / "metrics.jsonl")
+    assert steps[0]["frontier/kl"] == pytest.approx(0, abs=1e-5)
+    assert steps[-1]["frontier/kl"] > 1e-4
+    found = [(point["kl"], point["reward"]) for point in gained["steps"]]
+    assert found == sorted(found)
+    assert {point["step"] for point in gained["steps"]} <= set(range(6))
+    evaluations = lines(whole / "evaluations.jsonl")
+    assert [point["step"] for point in gained["evaluations"]] == [0, 2, 4]
+    for point, row in zip(gained["evaluations"], evaluations, strict=False):
+        assert point["accuracy"] == row["accuracy"]
+        assert point["kl"] == steps[point["step"]]["frontier/kl"]
 
 
 def test_nothing_is_compiled_after_warm_up(whole):
