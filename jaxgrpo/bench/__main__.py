@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 from jaxgrpo.core.errors import ExitCode, closest
 
-BENCHMARKS = {"grpo": "one GRPO step: decoding, update, their shares of the matmul rate"}
+BENCHMARKS = {
+    "grpo": "one GRPO step: decoding, update, their shares of the matmul rate",
+    "operators": "every operator beside a plain PPO clip: time and temporaries",
+}
 
 
 def main(words: Sequence[str]) -> int:
@@ -14,7 +17,7 @@ def main(words: Sequence[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print("usage: python -m jaxgrpo.bench NAME [--json FILE]\n")
         for name, what in BENCHMARKS.items():
-            print(f"  {name:<8} {what}")
+            print(f"  {name:<10} {what}")
         return ExitCode.DONE if words else ExitCode.USER
     if words[0] not in BENCHMARKS:
         print(f"no benchmark {words[0]!r}{closest(words[0], BENCHMARKS)}", file=sys.stderr)

@@ -1,5 +1,6 @@
 """Divergences of the two-outcome policies "this token" and "any other": DPPO's binary KL and TV."""
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -60,19 +61,46 @@ def binary_kl(
     log_ratio = log_ratios(sampler_log_probs, other_log_probs, where)
     sampler_log_probs = zero_where_masked(sampler_log_probs, where)
     other_log_probs = zero_where_masked(other_log_probs, where)
-    prob = jnp.exp(sampler_log_probs)
-    rest = jnp.maximum(-jnp.expm1(sampler_log_probs), jnp.finfo(prob.dtype).eps)
-    # log (1 - Q)/(1 - P) is log1p(-lost), lost = (Q - P)/(1 - P): exact for small moves, where the
-    # difference of two logarithms is all rounding; for large ones that difference is safe.
-    lost = prob * jnp.expm1(log_ratio) / rest
+    return _kl(sampler_log_probs, other_log_probs, log_ratio)
+
+
+@jax.custom_jvp
+def _kl(log_p: Array, log_q: Array, log_ratio: Array) -> Array:
+    prob, rest = jnp.exp(log_p), _rest(log_p)
+    # A KL is the mean of kl3 over its outcomes, here two: no term is negative, nothing cancels.
+    others = exp_minus_1_minus(_rest_log_ratio(log_p, log_q, log_ratio))
+    return prob * exp_minus_1_minus(log_ratio) + rest * others
+
+
+@_kl.defjvp
+def _kl_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    """In closed form: autodiff of the two branches would keep fourteen arrays."""
+    log_p, log_q, log_ratio = primals
+    # The log-ratio is the difference of the other two, whose tangents are all that there is.
+    tangent_p, tangent_q, _ = tangents
+    moved = jnp.exp(log_p) * jnp.expm1(log_ratio)
+    # Where 1 - Q is held at the rounding error, it has no derivative.
+    held = log_q > -jnp.finfo(log_q.dtype).eps
+    along_q = moved / jnp.where(held, 1, _rest(log_q))
+    along_p = jnp.exp(log_p) * (_rest_log_ratio(log_p, log_q, log_ratio) - log_ratio)
+    return _kl(log_p, log_q, log_ratio), along_p * tangent_p + along_q * tangent_q
+
+
+def _rest(log_prob: Array) -> Array:
+    return jnp.maximum(-jnp.expm1(log_prob), jnp.finfo(log_prob.dtype).eps)
+
+
+def _rest_log_ratio(log_p: Array, log_q: Array, log_ratio: Array) -> Array:
+    """Log (1 - Q)/(1 - P)."""
+    # It is log1p(-lost), lost = (Q - P)/(1 - P): exact for small moves, where the difference of
+    # two logarithms is all rounding; for large ones that difference is safe.
+    lost = jnp.exp(log_p) * jnp.expm1(log_ratio) / _rest(log_p)
     near = jnp.abs(lost) < 0.5
-    rest_log_ratio = jnp.where(
+    return jnp.where(
         near,
         jnp.log1p(-jnp.where(near, lost, 0)),
-        log_complement(other_log_probs) - log_complement(sampler_log_probs),
+        log_complement(log_q) - log_complement(log_p),
     )
-    # A KL is the mean of kl3 over its outcomes, here two: no term is negative, nothing cancels.
-    return prob * exp_minus_1_minus(log_ratio) + rest * exp_minus_1_minus(rest_log_ratio)
 
 
 @DIVERGENCES.register(

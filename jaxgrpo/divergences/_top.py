@@ -1,5 +1,7 @@
 """Divergences on the sampler's K likeliest tokens, the sampled one, and all others as one."""
 
+from collections.abc import Sequence
+
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -69,11 +71,9 @@ def topk_tv(
       arXiv:2602.04879, eq. 15.
     """
     inputs = (sampler_top_log_probs, other_top_log_probs, sampler_log_probs, other_log_probs)
-    log_p, log_q = _slots(*inputs, where)
-    p, q = jnp.exp(log_p), jnp.exp(log_q)
-    rest = jnp.sum(q - p, axis=-1)
-    terms = jnp.concatenate([q - p, rest[..., None]], axis=-1)
-    return summed(magnitude(terms) / 2, where)
+    moves = [jnp.exp(log_q) - jnp.exp(log_p) for log_p, log_q in _slots(*inputs, where)]
+    rest = moves[1] + jnp.sum(moves[0], axis=-1, keepdims=True)
+    return _total([magnitude(move) / 2 for move in (*moves, rest)], where)
 
 
 @TOP_DIVERGENCES.register(
@@ -127,23 +127,30 @@ def topk_kl(
       arXiv:2602.04879, eq. 16.
     """
     inputs = (sampler_top_log_probs, other_top_log_probs, sampler_log_probs, other_log_probs)
-    log_p, log_q = _slots(*inputs, where)
-    rest = [_log_rest(x)[..., None] for x in (log_p, log_q)]
-    log_p = jnp.concatenate([log_p, rest[0]], axis=-1)
-    log_q = jnp.concatenate([log_q, rest[1]], axis=-1)
-    # As a mean of kl3 over slots: no term is negative, nothing cancels in the sum.
+    slots = _slots(*inputs, where)
+    rests = [_log_rest(of_one) for of_one in zip(*slots, strict=True)]
+    return _total([_kl_terms(*pair) for pair in (*slots, rests)], where)
+
+
+def _kl_terms(log_p: Array, log_q: Array) -> Array:
+    """The KL is their sum over slots, a mean of kl3: no term is negative, nothing cancels."""
     p = jnp.exp(log_p)
     log_ratio = jnp.where(p > 0, log_q - jnp.where(p > 0, log_p, 0), 0)
     far = log_ratio > 1
     near = p * exp_minus_1_minus(jnp.where(far, 0, log_ratio))
     beyond = jnp.exp(log_q) - p * (1 + jnp.where(far, log_ratio, 0))
-    return summed(jnp.where(p > 0, jnp.where(far, beyond, near), jnp.exp(log_q)), where)
+    return jnp.where(p > 0, jnp.where(far, beyond, near), jnp.exp(log_q))
+
+
+def _total(parts: Sequence[Array], where: Array | None) -> Array:
+    # Kept apart, so that nothing as large as the rows is copied.
+    return sum((summed(part, where) for part in parts[1:]), summed(parts[0], where))
 
 
 def _slots(
     sampler_top: Array, other_top: Array, sampler: Array, other: Array, where: Array | None
-) -> tuple[Array, Array]:
-    """[*B, T, K + 1]: the top K and the sampled token, which is -inf if it is among them."""
+) -> list[tuple[Array, Array]]:
+    """P and Q at the top K, and [*B, T, 1] at the sampled token, -inf if it is among them."""
     checks.per_token(sampler_top_log_probs=sampler_top, other_top_log_probs=other_top)
     checks.per_token(sampler_log_probs=sampler, other_log_probs=other, where=where)
     checks.shape((*sampler.shape, None), sampler_top_log_probs=sampler_top)
@@ -157,17 +164,15 @@ def _slots(
     # As likely as the least of the K, it is that one or its equal beyond them: Q may tell.
     twin = (sampler_top == sampler[..., None]) & (other_top == other[..., None])
     among = (sampler > jnp.min(sampler_top, axis=-1)) | jnp.any(twin, axis=-1)
-    return (
-        jnp.concatenate([sampler_top, jnp.where(among, -jnp.inf, sampler)[..., None]], axis=-1),
-        jnp.concatenate([other_top, jnp.where(among, -jnp.inf, other)[..., None]], axis=-1),
-    )
+    own = [jnp.where(among, -jnp.inf, x)[..., None] for x in (sampler, other)]
+    return [(sampler_top, other_top), (own[0], own[1])]
 
 
-def _log_rest(log_slots: Array) -> Array:
-    """Log of the probability outside the slots."""
-    total = jnp.sum(
-        jnp.exp(log_slots), axis=-1, dtype=jnp.promote_types(log_slots.dtype, jnp.float32)
-    )
+def _log_rest(log_slots: Sequence[Array]) -> Array:
+    """[*B, T, 1]: log of the probability outside the slots."""
+    dtype = log_slots[0].dtype
+    wide = jnp.promote_types(dtype, jnp.float32)
+    total = sum(jnp.sum(jnp.exp(x), axis=-1, keepdims=True, dtype=wide) for x in log_slots)
     # A total of more than 1, by rounding, leaves nothing.
-    tiny = jnp.finfo(total.dtype).tiny
-    return log_complement(jnp.log(jnp.maximum(total, tiny))).astype(log_slots.dtype)
+    total = jnp.maximum(jnp.asarray(total), jnp.finfo(wide).tiny)
+    return log_complement(jnp.log(total)).astype(dtype)
