@@ -10,8 +10,9 @@ from jaxgrpo.metrics.frontier import frontier
 def read_gains(folder: pathlib.Path) -> dict[str, Any]:
     """`{"frontier": ...}` of a run that kept a reference, and nothing of another one.
 
-    KL is in nats a sequence, estimated on the step's own samples by the policy that drew them. A
-    point's `step` is how many GRPO steps that policy had taken.
+    KL is in nats a sequence, estimated with samples of the policy itself: those that the first
+    optimiser step of a rollout trains on, which with dynamic sampling are of prompts that are
+    neither too easy nor too hard. A point's `step` is how many GRPO steps the policy had taken.
 
     Args:
       folder: of the run, with `metrics.jsonl` and `evaluations.jsonl`.

@@ -443,6 +443,17 @@ def test_what_a_user_wrote_is_rehearsed(room, source, says, tmp_path, monkeypatc
         build_program(parse(BASE, [f"--{room}", f"[{{name: '{module}:f'}}]"]))
 
 
+def test_a_weight_that_wants_one_advantage_a_sequence_says_so(tmp_path, monkeypatch):
+    (tmp_path / "spread_credit.py").write_text(
+        "def spread(rewards, group_ids, *, where):\n    return where * rewards[:, None]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    overrides = ["--advantages.name", "spread_credit:spread"]
+    build_program(parse(BASE, overrides))
+    with pytest.raises(UserError, match=r"weight 'vaco_mask': ValueError: advantages must have"):
+        build_program(parse(BASE, [*overrides, "--loss.weights", f"[{choice('vaco_mask')}]"]))
+
+
 def test_the_reference_can_be_kept_to_measure_only():
     (result,) = train(["--loss.penalty.measure", "true"], steps=1)
     assert "loss/penalty" not in result.values
