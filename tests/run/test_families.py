@@ -233,6 +233,20 @@ def test_weights_are_the_trainers_over_the_samplers_before_the_step():
         assert (result.batch.anchor_log_probs is not None) == anchored
 
 
+@pytest.mark.parametrize("minibatches", ["1", "2"])
+def test_a_proximal_anchor_is_the_trainers_own_before_the_first_of_several_steps(minibatches):
+    overrides = ["--training.anchor", "proximal", "--training.minibatches", minibatches]
+    (result,) = train(overrides, steps=1)
+    anchor, where = result.batch.anchor_log_probs, result.batch.trainable
+    if minibatches == "1":
+        assert anchor is None
+        return
+    behaviour = result.batch.behaviour_log_probs
+    np.testing.assert_allclose(anchor[where], behaviour[where], atol=1e-4)
+    # Scored by the trainer: not the recorded numbers themselves.
+    assert not np.array_equal(anchor, behaviour)
+
+
 def test_a_mask_that_takes_everything_leaves_the_penalty():
     """A weight of 0 everywhere: no policy gradient, and a penalty that still pulls."""
     nothing = json.dumps({"name": "masked_weights", "options": {"low": 3.0, "high": 5.0}})
