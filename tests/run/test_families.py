@@ -479,7 +479,7 @@ def test_the_dapo_recipe_trains(tmp_path):
     """All of it at once, shrunk, by the command's own path: config, pool, folder, summary."""
     config = pathlib.Path(__file__).parents[2] / "configs" / "dapo.yaml"
     small = [
-        *["--warmup.steps", "2", "--warmup.batch_size", "8", "--training.steps", "2"],
+        *["--warmup.steps", "0", "--training.steps", "2"],
         *["--rollout.prompts_per_step", "4", "--rollout.group_size", "2"],
         *["--data.train.size", "32", "--data.eval", "null", "--run.directory", str(tmp_path / "r")],
         *["--model.decoder.layers", "1", "--model.decoder.hidden_size", "16"],
