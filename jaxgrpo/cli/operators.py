@@ -6,13 +6,14 @@ from jaxgrpo.advantages import ADVANTAGE_TRANSFORMS, ADVANTAGES, REWARD_TRANSFOR
 from jaxgrpo.aggregation import AGGREGATIONS
 from jaxgrpo.core.registry import Registry
 from jaxgrpo.divergences import DIVERGENCES
-from jaxgrpo.losses import LOSSES, PENALTIES
+from jaxgrpo.losses import LOSSES, PENALTIES, ROW_PENALTIES
 from jaxgrpo.ratios import WEIGHTS
 
 FAMILIES: dict[str, Registry] = {
     "divergences": DIVERGENCES,
     "losses": LOSSES,
     "losses (penalty)": PENALTIES,
+    "losses (row penalty)": ROW_PENALTIES,
     "ratios (weight)": WEIGHTS,
     "advantages": ADVANTAGES,
     "advantages (reward transform)": REWARD_TRANSFORMS,

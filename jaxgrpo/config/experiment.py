@@ -138,7 +138,9 @@ class Experiment:
                 f"loss.aggregation.name must be one of {', '.join(AGGREGATIONS.names())}, whose "
                 f"weights of rows are known, got {self.loss.aggregation.name!r}"
             )
-        _check_level(self, read_objective(self).level)
+        objective = read_objective(self)
+        _check_level(self, objective.level)
+        _check_tops(self, objective)
         read_credit(self)
         if read_weights(self) and self.training.anchor == "behaviour":
             raise ValueError(
@@ -182,6 +184,23 @@ def _check_level(experiment: Experiment, level: str) -> None:
         raise ValueError(
             f"loss {name!r} looks at whole groups: training.micro_batches must divide the {groups} "
             f"prompts of a minibatch, got {parts}"
+        )
+
+
+def _check_tops(experiment: Experiment, objective: Objective) -> None:
+    """Rows of the sampler's likeliest tokens are recorded, and are the anchor's."""
+    if not {"top_log_probs", "behaviour_top_log_probs"} & set(objective.needs):
+        return
+    name, anchor = experiment.loss.name, experiment.training.anchor
+    if not experiment.rollout.top_k_rows:
+        raise ValueError(
+            f"loss {name!r} compares the sampler's likeliest tokens: rollout.top_k_rows must be at "
+            "least 1, got 0 (20 is DPPO's)"
+        )
+    if anchor != "behaviour":
+        raise ValueError(
+            f"loss {name!r} takes the sampler's own rows for the anchor's: training.anchor must be "
+            f"'behaviour', got {anchor!r}"
         )
 
 

@@ -51,8 +51,7 @@ def full_kl(
       ValueError: the shapes do not fit. There is no broadcasting.
 
     Note:
-      The gradient for `other_rows` is Q - P, for `sampler_rows` P (log P/Q) + P - Q up to terms
-      that vanish for normalised rows.
+      The gradient for `other_rows` is Q - P, for `sampler_rows` P log(P/Q).
 
     Example:
       >>> import jax.numpy as jnp, jaxgrpo as jg

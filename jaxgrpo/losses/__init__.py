@@ -1,7 +1,7 @@
 """Policy losses per token, to be minimised and not reduced, and penalties to be added to them.
 
-One file a family of losses. `LOSSES` and `PENALTIES` hold them by name; a loss of your own is any
-function of the same signature, named in a config as `module:function`.
+One file a family of losses. `LOSSES`, `PENALTIES` and `ROW_PENALTIES` hold them by name; a loss or
+a penalty of your own is any function of the same signature, named in a config as `module:function`.
 """
 
 from jaxgrpo.losses._adaptive import adrpo
@@ -15,8 +15,9 @@ from jaxgrpo.losses._future import fipo
 from jaxgrpo.losses._groups import dagrpo, real
 from jaxgrpo.losses._penalties import k1, k2, k3, reverse_kl
 from jaxgrpo.losses._ppo import ppo_clip
-from jaxgrpo.losses._registry import LOSSES, PENALTIES
+from jaxgrpo.losses._registry import LOSSES, PENALTIES, ROW_PENALTIES
 from jaxgrpo.losses._reinforce import gpg, reinforce
+from jaxgrpo.losses._row_penalties import exact_forward_kl, exact_reverse_kl
 from jaxgrpo.losses._rpg import rpg
 from jaxgrpo.losses._score_penalties import absolute, k1_score, k3_score
 from jaxgrpo.losses._sequence import gmpo, gspo, gspo_token, luspo
@@ -28,6 +29,7 @@ from jaxgrpo.losses._weighted import cispo, minirl, topr, vespo
 __all__ = [
     "LOSSES",
     "PENALTIES",
+    "ROW_PENALTIES",
     "absolute",
     "adrpo",
     "aspo",
@@ -44,6 +46,8 @@ __all__ = [
     "dppo_tv",
     "dro",
     "erc",
+    "exact_forward_kl",
+    "exact_reverse_kl",
     "fipo",
     "gmpo",
     "gpg",

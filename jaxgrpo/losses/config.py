@@ -5,8 +5,9 @@ from typing import Any, Literal
 
 from jaxgrpo.aggregation import AGGREGATIONS
 from jaxgrpo.core.choice import Choice
-from jaxgrpo.losses._registry import LOSSES, PENALTIES
-from jaxgrpo.losses.objective import SUPPLIED, Objective
+from jaxgrpo.core.errors import closest
+from jaxgrpo.losses._registry import LOSSES, PENALTIES, ROW_PENALTIES
+from jaxgrpo.losses.objective import SUPPLIED, Objective, Penalty
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -14,13 +15,17 @@ class PenaltyConfig:
     """A penalty towards the frozen policy that GRPO started from."""
 
     name: str = "reverse_kl"
-    """A registered penalty, or `module:function`."""
+    """A registered penalty, of sampled tokens or (`exact_...`) of whole distributions, or
+    `module:function`. An exact one runs the reference within every optimiser step."""
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Its keyword arguments."""
     coefficient: float = 0.0
     """Weight in the loss; at 0 there is no reference policy and no pass over it."""
     measure: bool = False
     """Keep the reference at coefficient 0 too, to log how far the policy has moved from it."""
+    measure_exact: bool = False
+    """Log KL(policy || reference) over the whole vocabulary, whatever the penalty: a forward pass
+    of the reference more in every optimiser step."""
 
     def __post_init__(self) -> None:
         if self.coefficient < 0:
@@ -88,7 +93,7 @@ def make_objective(config: LossConfig) -> Objective:
             f"it has {', '.join(sorted(SUPPLIED))}"
         )
     AGGREGATIONS.bind(config.aggregation.name, **config.aggregation.options)
-    penalty = PENALTIES.bind(config.penalty.name, **config.penalty.options)
+    penalty, row_penalty = _penalties(config.penalty)
     _refuse_double_weights(config, needs)
     return Objective(
         policy_loss=LOSSES.bind(config.name, **config.options),
@@ -96,10 +101,23 @@ def make_objective(config: LossConfig) -> Objective:
         # Nothing is known of a user's own: it may look at whole sequences.
         level="sequence" if ":" in config.name else LOSSES.card(config.name).level,
         penalty=penalty if config.penalty.coefficient else None,
+        row_penalty=row_penalty if config.penalty.coefficient else None,
         penalty_coefficient=config.penalty.coefficient,
         entropy_bonus=config.entropy_bonus,
         measures_reference=config.penalty.measure,
+        measures_rows=config.penalty.measure_exact,
     )
+
+
+def _penalties(config: PenaltyConfig) -> tuple[Penalty | None, Penalty | None]:
+    """The penalty of sampled tokens or the one of rows, whichever has that name."""
+    if config.name in ROW_PENALTIES.names():
+        return None, ROW_PENALTIES.bind(config.name, **config.options)
+    if config.name not in PENALTIES.names() and ":" not in config.name:
+        known = (*PENALTIES.names(), *ROW_PENALTIES.names())
+        hint = closest(config.name, known) or "."
+        raise LookupError(f"no penalty named {config.name!r}{hint} Known: {', '.join(known)}")
+    return PENALTIES.bind(config.name, **config.options), None
 
 
 def _refuse_double_weights(config: LossConfig, needs: tuple[str, ...]) -> None:

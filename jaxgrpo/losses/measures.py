@@ -57,4 +57,6 @@ def measure(
         reference = kl3(log_probs, inputs.reference_log_probs, where=where)
         metrics["divergence/reference_kl3"] = Mean.of(reference, where)
         metrics["divergence/reference_sequence_kl3"] = of_sequences(reference)
+    if inputs.reference_kl is not None:
+        metrics["divergence/reference_exact_kl"] = Mean.of(inputs.reference_kl, where)
     return metrics

@@ -26,7 +26,9 @@ class Objective:
     all trainable tokens. All of them share the row weights.
 
     The penalty is weighted by the detached ratio of the policy to the behaviour policy, so that its
-    expected gradient stays the declared one after the policy has moved away from its samples.
+    expected gradient stays the declared one after the policy has moved away from its samples. A
+    penalty on rows is a sum over the policy's own distribution, whichever token was sampled: it has
+    no such weight. That prefixes came from the behaviour policy is corrected in neither.
     """
 
     policy_loss: PolicyLoss
@@ -35,20 +37,44 @@ class Objective:
     level: str = "token"
     """What one value of the policy loss depends on; see `Card.level`."""
     penalty: Penalty | None = None
+    row_penalty: Penalty | None = None
+    """Of whole distributions, instead of `penalty`; worked out where the logits are."""
     penalty_coefficient: float = 0.0
     entropy_bonus: float = 0.0
     """What the mean entropy is multiplied with before it is taken off the loss."""
     measures_reference: bool = False
     """Whether divergences from a reference are logged although nothing else reads it."""
+    measures_rows: bool = False
+    """Whether the exact KL to it is, too."""
 
     @property
     def uses_reference(self) -> bool:
+        """Whether a reference policy must be kept."""
+        return self.uses_reference_log_probs or self.compares_rows
+
+    @property
+    def compares_rows(self) -> bool:
+        """Whether the loss must be given the reference's parameters, to compare whole rows."""
+        return self.row_penalty is not None or self.measures_rows
+
+    @property
+    def uses_reference_log_probs(self) -> bool:
         """Whether the batch must hold log-probs under a reference policy."""
         used = self.penalty is not None or "reference_log_probs" in self.needs
         return used or self.measures_reference
 
+    @property
+    def uses_tops(self) -> bool:
+        """Whether the live policy is scored at the sampler's likeliest tokens."""
+        return "top_log_probs" in self.needs
+
     def __call__(
-        self, log_probs: Float[Array, "B T"], entropies: Float[Array, "B T"], inputs: TokenInputs
+        self,
+        log_probs: Float[Array, "B T"],
+        entropies: Float[Array, "B T"],
+        inputs: TokenInputs,
+        *,
+        row_penalties: Float[Array, "B T"] | None = None,
     ) -> tuple[Float[Array, ""], tuple[dict[str, Array], Metrics]]:
         """The loss of these rows, and what to log about them.
 
@@ -56,6 +82,7 @@ class Objective:
           log_probs: [B, T], nats, of the tokens under the policy; gradients flow through it.
           entropies: [B, T], nats; for metrics, and for losses that need them.
           inputs: the rest of the batch.
+          row_penalties: [B, T], what `row_penalty` gave; gradients flow through it.
 
         Returns:
           The scalar, and (parts, metrics): parts add up over micro-batches as the scalar does.
@@ -66,8 +93,8 @@ class Objective:
         parts = {"loss/policy": policy}
         total = policy
         detached = jax.lax.stop_gradient(log_probs)
-        if self.penalty is not None and self.penalty_coefficient:
-            penalty = self._penalty(log_probs, inputs)
+        if self._penalised:
+            penalty = self._penalty(log_probs, inputs, row_penalties)
             parts["loss/penalty"] = self.penalty_coefficient * _weighted(penalty, inputs)
             total = total + parts["loss/penalty"]
         if self.entropy_bonus:
@@ -114,7 +141,16 @@ class Objective:
             **{name: supplied[name] for name in self.needs},
         )
 
-    def _penalty(self, log_probs: Array, inputs: TokenInputs) -> Array:
+    @property
+    def _penalised(self) -> bool:
+        given = self.penalty is not None or self.row_penalty is not None
+        return given and self.penalty_coefficient != 0
+
+    def _penalty(self, log_probs: Array, inputs: TokenInputs, rows: Array | None) -> Array:
+        if self.row_penalty is not None:
+            if rows is None:
+                raise ValueError("the penalty needs row_penalties, got None")
+            return zero_where_masked(rows, inputs.where)
         if inputs.reference_log_probs is None or self.penalty is None:
             raise ValueError("the penalty needs reference_log_probs, got None")
         penalty = self.penalty(log_probs, inputs.reference_log_probs, where=inputs.where)

@@ -31,6 +31,12 @@ class TokenInputs:
     """What the policy term of each token is multiplied with; 0 drops it. None: 1 everywhere."""
     dropped: Int[Array, "B T"] | None = None
     """The `Reason` that a token was left out for before the loss, and 0 where it wasn't."""
+    behaviour_top_log_probs: Float[Array, "B T K"] | None = None
+    """Nats, of the sampler's K likeliest tokens at each position."""
+    top_log_probs: Float[Array, "B T K"] | None = None
+    """Those tokens under the live policy."""
+    reference_kl: Float[Array, "B T"] | None = None
+    """KL(policy || reference) over the whole vocabulary; to be logged."""
 
     @property
     def token_advantages(self) -> Float[Array, "B T"]:
@@ -59,10 +65,12 @@ SUPPLIED = frozenset(
     {
         "anchor_entropies",
         "behaviour_log_probs",
+        "behaviour_top_log_probs",
         "entropies",
         "group_ids",
         "key",
         "reference_log_probs",
         "rewards",
+        "top_log_probs",
     }
 )

@@ -3,7 +3,7 @@
 from jaxgrpo.models.cache import KVCache, decode_step, prefill
 from jaxgrpo.models.config import DecoderConfig
 from jaxgrpo.models.decoder import Decoder
-from jaxgrpo.models.log_probs import row_log_probs, token_log_probs
+from jaxgrpo.models.log_probs import row_log_probs
 from jaxgrpo.models.policy import (
     Params,
     Policy,
@@ -21,6 +21,7 @@ from jaxgrpo.models.pretrained import (
     save_pretrained,
     write_generation_config,
 )
+from jaxgrpo.models.token_scores import RowPenalty, TokenScores, score_tokens
 
 __all__ = [
     "Decoder",
@@ -28,6 +29,8 @@ __all__ = [
     "KVCache",
     "Params",
     "Policy",
+    "RowPenalty",
+    "TokenScores",
     "abstract_params",
     "bind",
     "check_pretrained",
@@ -41,6 +44,6 @@ __all__ = [
     "read_config",
     "row_log_probs",
     "save_pretrained",
-    "token_log_probs",
+    "score_tokens",
     "write_generation_config",
 ]

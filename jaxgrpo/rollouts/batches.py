@@ -33,8 +33,14 @@ def whole_batch(rollout: Rollout, sampling: SamplingConfig) -> Batch:
         group_ids=rollout.group_ids,
         row_weights=np.zeros(len(lengths), np.float32),
         rewards=rollout.rewards,
+        top_ids=_cut(completions.top_ids, bucket),
+        behaviour_top_log_probs=_cut(completions.top_log_probs, bucket),
     )
     return Batch(**fields)
+
+
+def _cut(array: np.ndarray | None, length: int) -> np.ndarray | None:
+    return None if array is None else array[:, :length]
 
 
 def minibatches(

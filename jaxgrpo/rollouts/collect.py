@@ -44,6 +44,10 @@ class RolloutConfig:
     statistics."""
     count_truncated: bool = False
     """With `mask_truncated`: their tokens count in denominators all the same."""
+    top_k_rows: int = 0
+    """K, so many of the sampler's likeliest tokens are recorded at each position, for losses that
+    compare them with the trainer's; DPPO's is 20. 0 records none. It doesn't change what is
+    sampled, unlike `sampling.top_k`."""
     dynamic_sampling: DynamicSamplingConfig = DynamicSamplingConfig()
     """Drawing more prompts where groups have nothing to tell."""
 
@@ -55,6 +59,8 @@ class RolloutConfig:
                 f"group_size must be at least 2, got {self.group_size}: a completion is compared "
                 "with the others of its prompt"
             )
+        if not 0 <= self.top_k_rows < 2**31:
+            raise ValueError(f"top_k_rows must not be negative, got {self.top_k_rows}")
         if self.count_truncated and not self.mask_truncated:
             raise ValueError("count_truncated goes with mask_truncated, which is off")
         if self.sampling.truncated:

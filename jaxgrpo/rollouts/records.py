@@ -43,11 +43,22 @@ ARRAYS: dict[str, str] = {
     "reasons": "[B, T] int8: an index into the header's reasons",
     "token_advantages": "[B, T] float32: only where advantages are by token",
     "token_weights": "[B, T] float32: what the policy term was multiplied with; only with weights",
+    "top_ids": "[B, T, K] int32: the sampler's likeliest tokens; only with rollout.top_k_rows",
+    "behaviour_top_log_probs": "[B, T, K] float32, nats: theirs, recorded by the sampler",
+    "top_log_probs": "[B, T, K] float32, nats: the trainer's; only where the loss compares them",
 }
 """Every array of schema version 1. A new array or a new reason at the end keeps the version."""
 
 # Only where a run has them; and the anchor is missing from the first files of version 1.
-_OPTIONAL = {"reference_log_probs", "anchor_log_probs", "token_advantages", "token_weights"}
+_OPTIONAL = {
+    "reference_log_probs",
+    "anchor_log_probs",
+    "token_advantages",
+    "token_weights",
+    "top_ids",
+    "behaviour_top_log_probs",
+    "top_log_probs",
+}
 _BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
 
 
@@ -103,7 +114,9 @@ def write_record(
     inside = np.arange(batch.completion_tokens.shape[1])[None] < batch.completion_lengths[:, None]
 
     def per_token(values: Any, dtype: Any = np.float32) -> np.ndarray:
-        return np.where(inside, np.asarray(values), 0).astype(dtype)
+        values = np.asarray(values)
+        kept = inside.reshape(*inside.shape, *(1,) * (values.ndim - 2))
+        return np.where(kept, values, 0).astype(dtype)
 
     arrays = {
         "prompt_ids": np.repeat(rollout.padded.prompt_ids, fan),
@@ -130,6 +143,11 @@ def write_record(
         arrays["token_advantages"] = per_token(batch.advantages)
     if batch.token_weights is not None:
         arrays["token_weights"] = per_token(batch.token_weights)
+    if batch.top_ids is not None:
+        arrays["top_ids"] = per_token(batch.top_ids, np.int32)
+        arrays["behaviour_top_log_probs"] = per_token(batch.behaviour_top_log_probs)
+    if trace.top_log_probs is not None:
+        arrays["top_log_probs"] = per_token(trace.top_log_probs)
     _write(pathlib.Path(path), header, arrays)
 
 

@@ -61,7 +61,7 @@ def make_batch(
     batch = _masked(program, batch, rollout, trained)
     if program.weights:
         batch = _with_weights(program, batch, log_probs, values)
-    if reference is not None:
+    if reference is not None and program.objective.uses_reference_log_probs:
         scored, _ = _scored(program, reference, batch)
         batch = dataclasses.replace(batch, reference_log_probs=scored)
     return Prepared(batch, entropies, values)
@@ -153,5 +153,5 @@ def _scored(program: Program, params: Params, batch: Batch) -> tuple[np.ndarray,
     size = experiment.rows_per_update // experiment.training.micro_batches
     parts = [batch.take(slice(first, first + size)) for first in range(0, batch.rows, size)]
     scored = [jax.device_get(program.score(params, program.place(part))) for part in parts]
-    log_probs, entropies = zip(*scored, strict=True)
-    return np.concatenate(log_probs), np.concatenate(entropies)
+    log_probs = np.concatenate([scores.log_probs for scores in scored])
+    return log_probs, np.concatenate([scores.entropies for scores in scored])

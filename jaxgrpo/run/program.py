@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import optax
 from jax.sharding import Mesh
-from jaxtyping import Array
 
 from jaxgrpo.advantages.credit import Credit
 from jaxgrpo.config import Experiment, read_credit, read_objective, read_weights
@@ -19,7 +18,7 @@ from jaxgrpo.data import EncodedSource, encode, open_source
 from jaxgrpo.losses.config import LossConfig, make_objective
 from jaxgrpo.losses.objective import Objective
 from jaxgrpo.losses.weighting import TokenWeight, Weighed, weigh
-from jaxgrpo.models import DecoderConfig, Params, check_pretrained, read_config
+from jaxgrpo.models import DecoderConfig, Params, TokenScores, check_pretrained, read_config
 from jaxgrpo.rollouts import worked_tokens
 from jaxgrpo.run.rehearsal import rehearse
 from jaxgrpo.sampling import Sampler
@@ -40,7 +39,8 @@ from jaxgrpo.training import (
     state_shardings,
 )
 
-Update = Callable[[TrainState, Batch], tuple[TrainState, dict[str, Any]]]
+Update = Callable[..., tuple[TrainState, dict[str, Any]]]
+"""`(state, batch, reference=None)`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Program:
     warmup_optimizer: optax.GradientTransformation
     update: Update
     warmup_update: Update
-    score: Callable[[Params, Batch], tuple[Array, Array]]
+    score: Callable[[Params, Batch], TokenScores]
     """Log-probs and entropies, [B, T] each, of some rows of a rollout."""
     trace: Callable[[Params, Batch], TokenTrace]
     weigh: Callable[..., Weighed]
@@ -95,10 +95,16 @@ def build_program(experiment: Experiment) -> Program:
     Raises:
       UserError: data, tokenizer, model, operators, mesh or batch sizes don't fit.
     """
+    rollout, training, evaluation = experiment.rollout, experiment.training, experiment.evaluation
     mesh = build_mesh(experiment.mesh)
     tokenizer = load_tokenizer(experiment.tokenizer)
     model = resolve_model(experiment, tokenizer)
     _check_rows(experiment, mesh)
+    if rollout.top_k_rows > model.vocabulary_size:
+        raise UserError(
+            f"rollout.top_k_rows must be at most the vocabulary of {model.vocabulary_size}, got "
+            f"{rollout.top_k_rows}"
+        )
     _check_weights(experiment)
     train_prompts = _prompts(experiment, tokenizer, "train")
     if experiment.warmup.steps:
@@ -106,7 +112,6 @@ def build_program(experiment: Experiment) -> Program:
     objective, credit = read_objective(experiment), read_credit(experiment)
     weights = read_weights(experiment)
     rehearse(experiment, objective, credit, weights)
-    rollout, training, evaluation = experiment.rollout, experiment.training, experiment.evaluation
     temperature = rollout.sampling.temperature
     make_sampler = functools.partial(
         Sampler, model, stop_ids=tokenizer.stop_ids, pad_id=tokenizer.pad_id, mesh=mesh
@@ -134,7 +139,7 @@ def build_program(experiment: Experiment) -> Program:
         objective=objective,
         credit=credit,
         weights=weights,
-        sampler=make_sampler(rollout.sampling),
+        sampler=make_sampler(rollout.sampling, tops=rollout.top_k_rows),
         eval_sampler=make_sampler(evaluation.sampling),
         optimizer=optimizer,
         warmup_optimizer=warmup_optimizer,

@@ -14,7 +14,7 @@ from jaxgrpo.losses.objective import Objective
 from jaxgrpo.losses.weighting import TokenWeight
 
 # As many rows as no completion has tokens: one axis can't be taken for the other.
-_ROWS, _TOKENS = 4, 3
+_ROWS, _TOKENS, _TOPS = 4, 3, 2
 _MOST_COMPLETIONS = 1024
 
 
@@ -34,16 +34,19 @@ def rehearse(
     by_token = _rehearse_credit(experiment, credit)
     tokens = jax.ShapeDtypeStruct((_ROWS, _TOKENS), jnp.float32)
     rows = jax.ShapeDtypeStruct((_ROWS,), jnp.float32)
+    tops = jax.ShapeDtypeStruct((_ROWS, _TOKENS, _TOPS), jnp.float32)
     where = jax.ShapeDtypeStruct(tokens.shape, jnp.bool_)
     advantages = tokens if by_token else rows
     supplied = {
         "anchor_entropies": tokens,
         "behaviour_log_probs": tokens,
+        "behaviour_top_log_probs": tops,
         "entropies": tokens,
         "group_ids": jax.ShapeDtypeStruct((_ROWS,), jnp.int32),
         "key": jax.eval_shape(lambda: jax.random.key(0)),
         "reference_log_probs": tokens,
         "rewards": rows,
+        "top_log_probs": tops,
     }
     needed = {name: supplied[name] for name in objective.needs}
 
@@ -55,11 +58,12 @@ def rehearse(
         lambda: traced(objective.policy_loss, tokens, tokens, advantages, where=where, **needed),
         tokens.shape,
     )
-    if objective.penalty is not None:
-        penalty = objective.penalty
+    for penalty, shapes in ((objective.penalty, tokens), (objective.row_penalty, tops)):
+        if penalty is None:
+            continue
         _check(
             f"penalty {experiment.loss.penalty.name!r}",
-            lambda: traced(penalty, tokens, tokens, where=where),
+            lambda penalty=penalty, x=shapes: traced(penalty, x, x, where=where),
             tokens.shape,
         )
     for weight in weights:

@@ -64,7 +64,7 @@ def score_completions(
         if not tokens:
             raise UserError(f"the completion {text!r} has no tokens")
     model, params = loaded.policy.config, loaded.policy.params
-    run = jax.jit(lambda params, batch: score(model, params, batch)[0])
+    run = jax.jit(lambda params, batch: score(model, params, batch).log_probs)
     rows = min(batch_size, len(pairs))
     rows += -rows % row_shards(loaded.mesh)
     scored: list[ScoredCompletion] = []

@@ -93,6 +93,7 @@ def grpo_step(
     updating = time.perf_counter()
     prepared = make_batch(program, state.params, reference, rollout, drawn.trained)
     batch, values = prepared.batch, values | prepared.values
+    compared = reference if program.objective.compares_rows else None
     traces: list[tuple[np.ndarray, TokenTrace]] = []
     logged = []
     parts = minibatches(
@@ -108,7 +109,7 @@ def grpo_step(
         placed = program.place(part)
         if traced:
             traces.append((rows, jax.device_get(program.trace(state.params, placed))))
-        state, metrics = program.update(state, placed)
+        state, metrics = program.update(state, placed, compared)
         logged.append(metrics)
     # Later optimiser steps have moved the policy: only the first one meets the sampler's own.
     later = [
@@ -144,8 +145,9 @@ def _gate(prepared: Prepared, fraction: float) -> Callable[[np.ndarray, Batch], 
 
 def _gathered(traces: Sequence[tuple[np.ndarray, TokenTrace]], batch: Batch) -> TokenTrace:
     """Every row's trace at its place; of several epochs the last one stays."""
-    shape = batch.completion_tokens.shape
-    whole = jax.tree.map(lambda leaf: np.zeros(shape, leaf.dtype), traces[0][1])
+    whole = jax.tree.map(
+        lambda leaf: np.zeros((batch.rows, *leaf.shape[1:]), leaf.dtype), traces[0][1]
+    )
 
     def put(target: Any, rows: np.ndarray, leaf: Any) -> None:
         target[rows] = leaf

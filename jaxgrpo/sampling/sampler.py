@@ -58,6 +58,10 @@ class Completions:
     log_probs: Float[np.ndarray, "B T"]
     """Nats, of the distribution sampled from (at temperature 0: of the policy itself)."""
     stop_reasons: Int[np.ndarray, " B"]
+    top_ids: Int[np.ndarray, "B T K"] | None = None
+    """The K likeliest tokens at each position, likeliest first; only of a sampler with `tops`."""
+    top_log_probs: Float[np.ndarray, "B T K"] | None = None
+    """Theirs, of the same distribution."""
 
 
 @jax.tree_util.register_dataclass
@@ -72,6 +76,8 @@ class _State:
     lengths: Int[Array, " B"]
     stopped: Bool[Array, " B"]
     done: Bool[Array, " B"]
+    top_ids: Int[Array, "B T K"] | None
+    top_log_probs: Float[Array, "B T K"] | None
 
 
 def left_pad(sequences: Sequence[Sequence[int]], width: int, pad_id: int) -> np.ndarray:
@@ -108,6 +114,10 @@ class Sampler:
       stop_ids: a completion ends with the first of these.
       pad_id: what tokens after the end are; never looked at.
       mesh: rows are split over its `batch` axes.
+      tops: K, so many of the likeliest tokens are recorded at each position; 0 records none.
+
+    Raises:
+      ValueError: `tops` is not in [0, vocabulary].
     """
 
     def __init__(
@@ -118,7 +128,12 @@ class Sampler:
         stop_ids: Sequence[int],
         pad_id: int,
         mesh: Mesh,
+        tops: int = 0,
     ) -> None:
+        if not 0 <= tops <= model.vocabulary_size:
+            size = model.vocabulary_size
+            raise ValueError(f"tops must be in [0, {size}], the vocabulary's size, got {tops}")
+        self.tops = tops
         self.model, self.config, self.mesh = model, config, mesh
         self.stop_ids, self.pad_id = tuple(stop_ids), pad_id
         self._start = jax.jit(self._start_rows, static_argnames="group_size")
@@ -169,11 +184,13 @@ class Sampler:
             if bool(state.done.all()):
                 break
         rows = count * group_size
-        tokens, lengths, log_probs, stopped = jax.device_get(
-            (state.tokens, state.lengths, state.log_probs, state.stopped)
+        tops = (state.top_ids, state.top_log_probs)
+        tokens, lengths, log_probs, stopped, *tops = jax.tree.map(
+            lambda leaf: leaf[:rows],
+            jax.device_get((state.tokens, state.lengths, state.log_probs, state.stopped, *tops)),
         )
-        reasons = np.where(stopped[:rows], StopReason.STOP, StopReason.LENGTH).astype(np.int8)
-        return Completions(tokens[:rows], lengths[:rows], log_probs[:rows], reasons)
+        reasons = np.where(stopped, StopReason.STOP, StopReason.LENGTH).astype(np.int8)
+        return Completions(tokens, lengths, log_probs, reasons, *tops)
 
     def _fill_up(self, prompts: Prompts) -> Prompts:
         """With empty prompts, to a number that every device gets an equal share of."""
@@ -205,6 +222,7 @@ class Sampler:
         # Prompt work is over: from here on every prompt is `group_size` rows.
         fan = functools.partial(jnp.repeat, repeats=group_size, axis=0)
         batch, steps = len(prompt_ids) * group_size, self.config.max_new_tokens
+        tops = (batch, steps, self.tops)
         state = _State(
             step=jnp.int32(0),
             cache=cache.repeat(group_size).extend(steps),
@@ -215,6 +233,8 @@ class Sampler:
             lengths=jnp.zeros(batch, jnp.int32),
             stopped=jnp.zeros(batch, bool),
             done=fan(lengths) == 0,
+            top_ids=jnp.zeros(tops, jnp.int32) if self.tops else None,
+            top_log_probs=jnp.zeros(tops, rows.dtype) if self.tops else None,
         )
         return self._record(state, fan(rows))
 
@@ -232,8 +252,16 @@ class Sampler:
         column = state.step
 
         def put(array: Array, values: Array) -> Array:
-            return array.at[:, column].set(jnp.where(alive, values, array[:, column]))
+            kept = alive.reshape(-1, *(1,) * (values.ndim - 1))
+            return array.at[:, column].set(jnp.where(kept, values, array[:, column]))
 
+        if state.top_ids is not None and state.top_log_probs is not None:
+            likeliest, ids = jax.lax.top_k(rows, self.tops)
+            state = dataclasses.replace(
+                state,
+                top_ids=put(state.top_ids, ids.astype(jnp.int32)),
+                top_log_probs=put(state.top_log_probs, likeliest),
+            )
         return dataclasses.replace(
             state,
             step=state.step + 1,

@@ -47,6 +47,10 @@ class Batch:
     """The `Reason` that a token was left out for before the loss, and 0 where it wasn't."""
     counted: Bool[Array, "B T"] | None = None
     """Tokens that denominators count, where these aren't the trainable ones."""
+    top_ids: Int[Array, "B T K"] | None = None
+    """The sampler's K likeliest tokens at each position."""
+    behaviour_top_log_probs: Float[Array, "B T K"] | None = None
+    """Nats, under the sampler."""
 
     @property
     def rows(self) -> int:
@@ -67,6 +71,7 @@ class Batch:
             anchor_entropies=self.anchor_entropies,
             token_weights=self.token_weights,
             dropped=self.dropped,
+            behaviour_top_log_probs=self.behaviour_top_log_probs,
             key=None if self.step_seed is None else jax.random.key(self.step_seed[0]),
         )
 

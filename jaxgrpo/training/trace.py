@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 from jaxgrpo.losses.objective import Objective
 from jaxgrpo.models import DecoderConfig, Params
 from jaxgrpo.training.batch import Batch
-from jaxgrpo.training.loss import score
+from jaxgrpo.training.loss import score, token_inputs
 
 
 @jax.tree_util.register_dataclass
@@ -21,6 +21,8 @@ class TokenTrace:
     entropies: Float[Array, "B T"]
     gradient_weights: Float[Array, "B T"]
     reasons: Int[Array, "B T"]
+    top_log_probs: Float[Array, "B T K"] | None = None
+    """The trainer's, at the sampler's likeliest tokens; only where the loss reads it."""
 
 
 def make_trace(
@@ -33,10 +35,19 @@ def make_trace(
     """`(params, batch) -> TokenTrace`: run before an update, it shows what that update sees."""
 
     def trace(params: Params, batch: Batch) -> TokenTrace:
-        log_probs, entropies = score(
-            model, params, batch, temperature=temperature, chunk_tokens=chunk_tokens
+        scores = score(
+            model,
+            params,
+            batch,
+            tops=objective.uses_tops,
+            temperature=temperature,
+            chunk_tokens=chunk_tokens,
         )
-        weights, reasons = objective.gradient_weights(log_probs, entropies, batch.token_inputs())
-        return TokenTrace(log_probs, entropies, weights, reasons)
+        weights, reasons = objective.gradient_weights(
+            scores.log_probs, scores.entropies, token_inputs(batch, scores)
+        )
+        return TokenTrace(
+            scores.log_probs, scores.entropies, weights, reasons, scores.top_log_probs
+        )
 
     return trace

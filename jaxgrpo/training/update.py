@@ -14,16 +14,18 @@ from jaxgrpo.training.batch import Batch
 from jaxgrpo.training.loss import Loss
 from jaxgrpo.training.state import TrainState
 
-UpdateStep = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
+UpdateStep = Callable[..., tuple[TrainState, Metrics]]
+"""`(state, batch, reference=None)`; the reference's parameters where the loss compares with it."""
 
 
 def make_update_step(
     loss: Loss, optimizer: optax.GradientTransformation, *, micro_batches: int = 1
 ) -> UpdateStep:
-    """`(state, batch) -> (state, metrics)`: one optimiser step on all rows of the batch.
+    """`(state, batch, reference=None) -> (state, metrics)`: one optimiser step on all rows.
 
     The gradient is that of the whole batch whatever `micro_batches`: every row carries its global
-    weight, so the parts add up. Metrics are `Mean`s; nothing is fetched.
+    weight, so the parts add up. Metrics are `Mean`s; nothing is fetched. The reference's parameters
+    are frozen, and only for a loss that compares whole distributions with it.
 
     Args:
       loss: from `make_loss`.
@@ -32,12 +34,14 @@ def make_update_step(
     """
     gradient = jax.value_and_grad(loss, has_aux=True)
 
-    def update_step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+    def update_step(
+        state: TrainState, batch: Batch, reference: Params | None = None
+    ) -> tuple[TrainState, Metrics]:
         if micro_batches == 1:
-            (total, (parts, metrics)), grads = gradient(state.params, batch)
+            (total, (parts, metrics)), grads = gradient(state.params, batch, reference)
         else:
             total, parts, metrics, grads = _accumulate(
-                gradient, state.params, _split(batch, micro_batches)
+                gradient, state.params, _split(batch, micro_batches), reference
             )
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
@@ -83,12 +87,12 @@ def _split(batch: Batch, micro_batches: int) -> Batch:
 
 
 def _accumulate(
-    gradient: Callable, params: Params, parts: Batch
+    gradient: Callable, params: Params, parts: Batch, reference: Params | None
 ) -> tuple[Array, dict[str, Array], Metrics, Params]:
     """Sums over micro-batches, in float32 at least."""
 
     def widened(params: Params, batch: Batch) -> tuple:
-        (total, (additive, metrics)), grads = gradient(params, batch)
+        (total, (additive, metrics)), grads = gradient(params, batch, reference)
         grads = jax.tree.map(
             lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), grads
         )

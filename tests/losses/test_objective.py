@@ -324,6 +324,8 @@ REQUIRED = {"adrpo": {"beta": 0.1}, "trust_region": {"divergence": "tv", "delta"
 SUPPLIES = {
     "rewards": np.array([1, 0, 1, 0, 1, 0], np.float32),
     "anchor_entropies": ENTROPIES * np.float32(1.02),
+    "behaviour_top_log_probs": np.full((B, T, 2), np.log(0.3), np.float32),
+    "top_log_probs": np.full((B, T, 2), np.log(0.32), np.float32),
 }
 
 

@@ -16,7 +16,8 @@ from jaxgrpo.rollouts import read_record, whole_batch, write_record
 from jaxgrpo.rollouts.records import ARRAYS, SCHEMA_VERSION
 from jaxgrpo.training import TokenTrace
 
-OPTIONAL = {"reference_log_probs", "token_advantages", "token_weights"}
+TOPS = {"top_ids", "behaviour_top_log_probs", "top_log_probs"}
+OPTIONAL = {"reference_log_probs", "token_advantages", "token_weights", *TOPS}
 # Made once with NumPy alone, when version 1 was new; never made again.
 VERSION_1 = pathlib.Path(__file__).parent / "fixtures" / "record_v1.npz"
 
@@ -75,6 +76,32 @@ def test_arrays_have_the_shapes_and_dtypes_that_are_promised(written):
         shape, dtype = ARRAYS[name].split("]")
         assert array.shape == tuple(sizes[axis] for axis in shape[1:].split(", ")), name
         assert str(array.dtype) == dtype.split()[0].strip(":,"), name
+
+
+def test_top_rows_are_kept_of_the_sampler_and_of_the_trainer(written, rollout, tmp_path):
+    _, batch, trace = written
+    random = np.random.default_rng(2)
+    shape = (12, 6, 3)
+    ids = random.integers(0, 90, shape).astype(np.int32)
+    theirs, ours = random.normal(size=(2, *shape)).astype(np.float32)
+    outside = ~batch.trainable
+    for array in (theirs, ours):
+        array[outside] = np.nan
+    batch = dataclasses.replace(batch, top_ids=ids, behaviour_top_log_probs=theirs)
+    path = tmp_path / "tops.npz"
+    # A sampler may record them for a loss that doesn't read them.
+    write(path, rollout, batch, trace)
+    assert read_record(path).arrays.keys() == ARRAYS.keys() - OPTIONAL | TOPS - {"top_log_probs"}
+    write(path, rollout, batch, dataclasses.replace(trace, top_log_probs=ours))
+    arrays = read_record(path).arrays
+    for name, values in {
+        "top_ids": ids,
+        "behaviour_top_log_probs": theirs,
+        "top_log_probs": ours,
+    }.items():
+        assert np.array_equal(arrays[name], np.where(outside[..., None], 0, values)), name
+        assert arrays[name].dtype == values.dtype
+        assert ARRAYS[name].startswith(f"[B, T, K] {values.dtype}")
 
 
 def test_the_header_says_what_the_arrays_do_not(written, rollout):

@@ -4,7 +4,7 @@ import pytest
 
 from jaxgrpo.config import parse, read_credit, read_objective, read_weights
 from jaxgrpo.core.errors import UserError
-from jaxgrpo.losses import LOSSES, PENALTIES
+from jaxgrpo.losses import LOSSES, PENALTIES, ROW_PENALTIES
 from jaxgrpo.losses.objective import SUPPLIED
 from jaxgrpo.run.rehearsal import rehearse
 
@@ -77,10 +77,12 @@ def rehearsed(*overrides):
 def test_every_loss_of_ours_that_a_run_can_feed_passes(name):
     required = {"adrpo": "{beta: 0.1}", "trust_region": "{divergence: kl3, delta: 0.1}"}
     if set(LOSSES.needs(name)) <= SUPPLIED:
-        rehearsed("--loss.name", name, "--loss.options", required.get(name, "{}"))
+        rows = ["--rollout.top_k_rows", "2", "--training.anchor", "behaviour"]
+        given = rows if "top_log_probs" in LOSSES.needs(name) else []
+        rehearsed("--loss.name", name, "--loss.options", required.get(name, "{}"), *given)
 
 
-@pytest.mark.parametrize("name", PENALTIES.names())
+@pytest.mark.parametrize("name", [*PENALTIES.names(), *ROW_PENALTIES.names()])
 def test_every_penalty_of_ours_passes(name):
     rehearsed("--loss.penalty.name", name, "--loss.penalty.coefficient", "0.1")
 

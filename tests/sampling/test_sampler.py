@@ -145,7 +145,9 @@ def scored(params, completions, temperature, prompts=EVERY):
         row_weights=zeros[:, 0],
     )
     return jax.jit(
-        lambda params: score(MODEL, params, batch, temperature=temperature, chunk_tokens=30)[0]
+        lambda params: (
+            score(MODEL, params, batch, temperature=temperature, chunk_tokens=30).log_probs
+        )
     )(params)
 
 

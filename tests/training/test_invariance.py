@@ -94,7 +94,7 @@ def log_probs(steps, make_batch, model, temperature):
     config = dataclasses.replace(model, compute_dtype="float64", parameter_dtype="float64")
     with jax.enable_x64(True):
         params = jax.tree.map(lambda leaf: leaf.astype(np.float64), steps.params)
-        scoring = jax.jit(lambda p, b: score(config, p, b, temperature=temperature)[0])
+        scoring = jax.jit(lambda p, b: score(config, p, b, temperature=temperature).log_probs)
         return np.asarray(scoring(params, make_batch(dtype="float64")))
 
 

@@ -73,7 +73,8 @@ def test_scores_are_those_of_the_literal_loop(setting, wanted, temperature):
             lambda params: score(model, params, batch, temperature=temperature, chunk_tokens=7),
             compiler_options=FAST,
         )
-        got, entropies = jax.device_get(scoring(params))
+        scores = jax.device_get(scoring(params))
+    got, entropies = scores.log_probs, scores.entropies
     assert len(wanted[0]) == 3 + 6 + 6
     for (b, t), log_prob in wanted[0].items():
         np.testing.assert_allclose(got[b, t], log_prob, rtol=1e-12)

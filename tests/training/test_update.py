@@ -226,7 +226,7 @@ def test_gradients_of_bfloat16_parameters_are_summed_in_float32():
     parts = np.full(128, 1 / 512, np.float32)
     parts[0] = 1.0
 
-    def loss(params, batch):
+    def loss(params, batch, reference):
         total = jnp.sum(params["w"].astype(jnp.float32) * batch.advantages)
         return total, ({}, {"x": Mean.of(batch.advantages)})
 

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxgrpo.models import DecoderConfig, abstract_params, row_log_probs, token_log_probs
+from jaxgrpo.models import DecoderConfig, abstract_params, row_log_probs, score_tokens
 from jaxgrpo.models.log_probs import row_log_probs as same_formula
 from jaxgrpo.training import Batch, score
 
@@ -13,6 +13,11 @@ random = np.random.default_rng(0)
 STATES, MATRIX = random.normal(size=(B, T, D)), random.normal(size=(D, V)) * 2
 TOKENS = random.integers(0, V, (B, T)).astype(np.int32)
 COTANGENTS = random.normal(size=(2, B, T))
+
+
+def log_probs_and_entropies(*arrays, **options):
+    scores = score_tokens(*arrays, **options)
+    return scores.log_probs, scores.entropies
 
 
 def plain(states, matrix, tokens):
@@ -40,7 +45,7 @@ def value_and_gradients(function, dtype):
 @pytest.mark.parametrize("chunk_tokens", [1, 3, 6, 9, 20, 21, 10_000])
 def test_chunks_are_log_softmax_in_value_and_gradient(chunk_tokens):
     def chunked(*arrays):
-        return token_log_probs(*arrays, temperature=TEMPERATURE, chunk_tokens=chunk_tokens)
+        return log_probs_and_entropies(*arrays, temperature=TEMPERATURE, chunk_tokens=chunk_tokens)
 
     with jax.enable_x64(True):
         got = value_and_gradients(chunked, jnp.float64)
@@ -52,7 +57,7 @@ def test_chunks_are_log_softmax_in_value_and_gradient(chunk_tokens):
 
 def test_chunks_in_float32():
     def chunked(*arrays):
-        return token_log_probs(*arrays, temperature=TEMPERATURE, chunk_tokens=6)
+        return log_probs_and_entropies(*arrays, temperature=TEMPERATURE, chunk_tokens=6)
 
     got = value_and_gradients(chunked, jnp.float32)
     wanted = value_and_gradients(plain, jnp.float32)
@@ -66,19 +71,19 @@ def test_log_probs_against_numpy():
     rows = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     with jax.enable_x64(True):
         arrays = jnp.asarray(STATES), jnp.asarray(MATRIX), jnp.asarray(TOKENS)
-        log_probs, entropies = token_log_probs(*arrays, temperature=TEMPERATURE, chunk_tokens=6)
+        scores = score_tokens(*arrays, temperature=TEMPERATURE, chunk_tokens=6)
         whole = row_log_probs(*arrays[:2], temperature=TEMPERATURE)
     np.testing.assert_allclose(whole, rows, rtol=1e-12)
     for b in range(B):
         for t in range(T):
-            np.testing.assert_allclose(log_probs[b, t], rows[b, t, TOKENS[b, t]], rtol=1e-12)
+            np.testing.assert_allclose(scores.log_probs[b, t], rows[b, t, TOKENS[b, t]], rtol=1e-12)
             entropy = -sum(np.exp(x) * x for x in rows[b, t])
-            np.testing.assert_allclose(entropies[b, t], entropy, rtol=1e-12)
+            np.testing.assert_allclose(scores.entropies[b, t], entropy, rtol=1e-12)
 
 
 def test_bfloat16_states_give_float32_log_probs():
     states, matrix = jnp.asarray(STATES, jnp.bfloat16), jnp.asarray(MATRIX, jnp.bfloat16)
-    got = token_log_probs(states, matrix, jnp.asarray(TOKENS), temperature=TEMPERATURE)
+    got = log_probs_and_entropies(states, matrix, jnp.asarray(TOKENS), temperature=TEMPERATURE)
     wanted = plain(states.astype(jnp.float32), matrix.astype(jnp.float32), jnp.asarray(TOKENS))
     for one, other in zip(got, wanted, strict=True):
         assert one.dtype == jnp.float32
@@ -88,10 +93,10 @@ def test_bfloat16_states_give_float32_log_probs():
 
 def test_ids_out_of_range_are_clamped():
     arrays = jnp.asarray(STATES, jnp.float32), jnp.asarray(MATRIX, jnp.float32)
-    beyond, _ = token_log_probs(*arrays, jnp.full((B, T), 10**6))
-    below, _ = token_log_probs(*arrays, jnp.full((B, T), -7))
-    last, _ = token_log_probs(*arrays, jnp.full((B, T), V - 1))
-    first, _ = token_log_probs(*arrays, jnp.zeros((B, T), jnp.int32))
+    beyond, _ = log_probs_and_entropies(*arrays, jnp.full((B, T), 10**6))
+    below, _ = log_probs_and_entropies(*arrays, jnp.full((B, T), -7))
+    last, _ = log_probs_and_entropies(*arrays, jnp.full((B, T), V - 1))
+    first, _ = log_probs_and_entropies(*arrays, jnp.zeros((B, T), jnp.int32))
     assert np.array_equal(beyond, last)
     assert np.array_equal(below, first)
 
@@ -126,7 +131,7 @@ def test_whole_batch_logits_never_exist(entropy_gradient):
         return loss
 
     def chunked(*arrays):
-        return token_log_probs(*arrays, chunk_tokens=64)
+        return log_probs_and_entropies(*arrays, chunk_tokens=64)
 
     logits = rows * length * vocabulary * 4
     assert temporary_bytes(total(chunked), *arguments) < logits / 16
@@ -155,7 +160,7 @@ def test_scoring_a_batch_makes_no_whole_batch_logits_either():
     )
 
     def loss(params, batch):
-        return jnp.sum(score(model, params, batch, chunk_tokens=16)[0])
+        return jnp.sum(score(model, params, batch, chunk_tokens=16).log_probs)
 
     bytes_used = temporary_bytes(jax.grad(loss), abstract_params(model), batch)
     assert bytes_used < rows * length * vocabulary * 4 / 8
