@@ -59,4 +59,5 @@ def measure(
         metrics["divergence/reference_sequence_kl3"] = of_sequences(reference)
     if inputs.reference_kl is not None:
         metrics["divergence/reference_exact_kl"] = Mean.of(inputs.reference_kl, where)
+        metrics["divergence/reference_sequence_exact_kl"] = of_sequences(inputs.reference_kl)
     return metrics

@@ -119,7 +119,8 @@ def grpo_step(
     values |= as_floats(merge([logged[0], *later]))
     if reference is not None:
         # Of the policy that drew the samples, as the rewards are.
-        apart = logged[0]["divergence/reference_sequence_kl3"]
+        kind = "exact_kl" if program.objective.compares_rows else "kl3"
+        apart = logged[0][f"divergence/reference_sequence_{kind}"]
         values |= as_floats({"frontier/kl": apart})
     end = time.perf_counter()
     tokens = drawn.tokens
