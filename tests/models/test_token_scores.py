@@ -3,9 +3,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxgrpo.losses.config import LossConfig, PenaltyConfig, make_objective
 from jaxgrpo.models import DecoderConfig, abstract_params, row_log_probs, score_tokens
 from jaxgrpo.models.log_probs import row_log_probs as same_formula
-from jaxgrpo.training import Batch, score
+from jaxgrpo.training import Batch, make_loss, score
 
 B, T, D, V = 3, 7, 5, 11
 TEMPERATURE = 0.7
@@ -162,5 +163,12 @@ def test_scoring_a_batch_makes_no_whole_batch_logits_either():
     def loss(params, batch):
         return jnp.sum(score(model, params, batch, chunk_tokens=16).log_probs)
 
-    bytes_used = temporary_bytes(jax.grad(loss), abstract_params(model), batch)
-    assert bytes_used < rows * length * vocabulary * 4 / 8
+    params = abstract_params(model)
+    limit = rows * length * vocabulary * 4 / 8
+    assert temporary_bytes(jax.grad(loss), params, batch) < limit
+
+    # Nor does comparing it with a reference, of which there would be as many again.
+    penalty = PenaltyConfig(name="exact_reverse_kl", coefficient=0.1)
+    objective = make_objective(LossConfig(name="reinforce", penalty=penalty))
+    compared = jax.grad(make_loss(model, objective, chunk_tokens=rows), has_aux=True)
+    assert temporary_bytes(compared, params, batch, params) < limit
