@@ -20,6 +20,7 @@ _ROOMS = (
     "aggregation",
     "answers",
     "atlas",
+    "check",
     "checkpoints",
     "clipping",
     "config",

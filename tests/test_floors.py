@@ -24,7 +24,7 @@ FLOORS = [
         "tokenizers",
     },
     {"data", "losses", "models", "rewards"},
-    {"checkpoints", "sampling", "training"},
+    {"check", "checkpoints", "sampling", "training"},
     {"atlas", "rollouts"},
     {"evaluation"},
     {"config"},

@@ -15,6 +15,7 @@ VERBS = {
     "eval": "held-out accuracy of a run or a Hugging Face model, with an interval",
     "sample": "complete prompts",
     "score": "log-probs of a completion, token by token",
+    "check": "what gradient an operator has, and whether it is the one it claims",
     "verify": "whether a completion's final answer is right, and what was made of it",
     "export": "write a run's policy as a Hugging Face folder",
     "atlas": "pictures of what the operators do with a token's ratio",

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from jaxgrpo.core.errors import closest
 from jaxgrpo.core.options import accepts, array_arguments, option_arguments, wanted
@@ -31,6 +31,8 @@ class Card:
     """Where papers and implementations differ, and what is done here."""
     needs: tuple[str, ...] = ()
     """Keyword-only array arguments beyond `where`, which the caller passes from the batch."""
+    exceptions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Properties of `jaxgrpo check` that the operator by its nature hasn't, with the reasons."""
 
     def __post_init__(self) -> None:
         for field, allowed in (("level", LEVELS), ("gradient", GRADIENTS)):

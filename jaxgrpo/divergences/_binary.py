@@ -69,7 +69,7 @@ def _kl(log_p: Array, log_q: Array, log_ratio: Array) -> Array:
     prob, rest = jnp.exp(log_p), _rest(log_p)
     # A KL is the mean of kl3 over its outcomes, here two: no term is negative, nothing cancels.
     others = exp_minus_1_minus(_rest_log_ratio(log_p, log_q, log_ratio))
-    return prob * exp_minus_1_minus(log_ratio) + rest * others
+    return _times_exp_minus_1_minus(prob, log_q, log_ratio) + rest * others
 
 
 @_kl.defjvp
@@ -78,11 +78,13 @@ def _kl_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     log_p, log_q, log_ratio = primals
     # The log-ratio is the difference of the other two, whose tangents are all that there is.
     tangent_p, tangent_q, _ = tangents
-    moved = jnp.exp(log_p) * jnp.expm1(log_ratio)
+    moved = jnp.sign(log_ratio) * _gap(log_p, log_q, log_ratio)
     # Where 1 - Q is held at the rounding error, it has no derivative.
     held = log_q > -jnp.finfo(log_q.dtype).eps
     along_q = moved / jnp.where(held, 1, _rest(log_q))
-    along_p = jnp.exp(log_p) * (_rest_log_ratio(log_p, log_q, log_ratio) - log_ratio)
+    possible = jnp.isfinite(log_p)  # of a token of probability 0 the limit is 0
+    shift = _rest_log_ratio(log_p, log_q, log_ratio) - jnp.where(possible, log_ratio, 0)
+    along_p = jnp.exp(log_p) * shift
     return _kl(log_p, log_q, log_ratio), along_p * tangent_p + along_q * tangent_q
 
 
@@ -94,7 +96,7 @@ def _rest_log_ratio(log_p: Array, log_q: Array, log_ratio: Array) -> Array:
     """Log (1 - Q)/(1 - P)."""
     # It is log1p(-lost), lost = (Q - P)/(1 - P): exact for small moves, where the difference of
     # two logarithms is all rounding; for large ones that difference is safe.
-    lost = jnp.exp(log_p) * jnp.expm1(log_ratio) / _rest(log_p)
+    lost = jnp.sign(log_ratio) * _gap(log_p, log_q, log_ratio) / _rest(log_p)
     near = jnp.abs(lost) < 0.5
     return jnp.where(
         near,
@@ -147,4 +149,19 @@ def binary_tv(
       arXiv:2602.04879, eq. 13.
     """
     log_ratio = log_ratios(sampler_log_probs, other_log_probs, where)
-    return jnp.exp(zero_where_masked(sampler_log_probs, where)) * magnitude(jnp.expm1(log_ratio))
+    sampler_log_probs = zero_where_masked(sampler_log_probs, where)
+    return _gap(sampler_log_probs, zero_where_masked(other_log_probs, where), log_ratio)
+
+
+def _gap(sampler_log_probs: Array, other_log_probs: Array, log_ratio: Array) -> Array:
+    """|P - Q|, from the larger one, so that a sampler's probability of 0 gives no 0 * inf."""
+    larger = jnp.where(log_ratio > 0, other_log_probs, sampler_log_probs)
+    return jnp.exp(larger) * -jnp.expm1(-magnitude(log_ratio))
+
+
+def _times_exp_minus_1_minus(prob: Array, log_q: Array, log_ratio: Array) -> Array:
+    """P (w - 1 - log w); for large w as Q - P (1 + log w), which is finite at P = 0."""
+    far = log_ratio > 5
+    near = prob * exp_minus_1_minus(jnp.where(far, 0, log_ratio))
+    moved = jnp.where(far & jnp.isfinite(log_ratio), log_ratio, 0)
+    return jnp.where(far, jnp.exp(jnp.where(far, log_q, 0)) - prob * (1 + moved), near)

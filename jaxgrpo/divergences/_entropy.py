@@ -105,6 +105,7 @@ def entropy(
     Card(
         formula="(H(Q) + 1e-8) / (H(P) + 1e-8)",
         source="ERC, arXiv:2512.05591",
+        exceptions={"zero at equality": "a ratio: 1 at equality"},
         level="token",
         gradient="none",
         disagreements="Not a divergence: 1 at equality, and elsewhere too. The eps is the code's.",

@@ -15,6 +15,7 @@ from jaxgrpo.losses._surrogate import surrogate_inputs
     Card(
         formula="PPO's clip + max(beta - A, beta_min) k3(policy, reference)",
         source="ADRPO, arXiv:2510.18053 (the author's page)",
+        exceptions={"A = 0": "its KL pulls without an advantage too"},
         level="token",
         gradient="policy_gradient",
         defaults="beta has none, as its published value is not known to us; beta_min 0, ours",

@@ -19,6 +19,7 @@ _FAR = 1e4  # a score beyond it, of a token without probability, would make diff
     Card(
         formula="log(1 + sum_pos exp(-s/tau)) + log(1 + sum_neg exp(s/tau)), s = mean_t log w_t",
         source="REAL, arXiv:2602.05630",
+        exceptions={"A = 0": "it reads rewards in the place of advantages"},
         level="group",
         gradient="none",
         defaults="tau 0.5; aggregated by sequence_mean_token_mean: the mean over groups",

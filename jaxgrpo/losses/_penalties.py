@@ -5,6 +5,7 @@ for tokens drawn from the policy itself; off-policy, multiply by a detached rati
 """
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxgrpo.core.registry import Card
@@ -60,7 +61,9 @@ def reverse_kl(
       Array([0.693147], dtype=float32)
     """
     reference_log_probs = jax.lax.stop_gradient(reference_log_probs)
-    through = kl2(log_probs, reference_log_probs, where=where)
+    log_ratios = kl1(log_probs, reference_log_probs, where=where)
+    # Of an infinite value no difference can be taken.
+    through = jnp.square(jnp.where(jnp.isfinite(log_ratios), log_ratios, 0)) / 2
     value = kl3(jax.lax.stop_gradient(log_probs), reference_log_probs, where=where)
     return value + (through - jax.lax.stop_gradient(through))
 

@@ -19,6 +19,7 @@ from jaxgrpo.losses._surrogate import surrogate_inputs
     Card(
         formula="-sg(v) log pi, or a loss with that gradient; v = w A + beta (KL's part by kind)",
         source="RPG, arXiv:2505.17508, tables 1, 2 and 4; algorithms 1 and 2",
+        exceptions={"A = 0": "its KL pulls without an advantage too"},
         level="token",
         gradient="policy_gradient",
         defaults="beta 1e-4, clips 0.2 / 0.28, dual clip 10 (scripts); A is a centred reward",
@@ -92,6 +93,8 @@ def rpg(
     checks.static_number(minimum=0, beta=beta, clip_low=clip_low, clip_high=clip_high)
     checks.static_number(above=1 + clip_high, dual_clip=dual_clip)
     live, advantages = surrogate_inputs(log_probs, anchor_log_probs, advantages, where)
+    # w log w is 0 at w = 0, where the logarithm is -inf.
+    live = jnp.where(jnp.isneginf(live), jnp.finfo(live.dtype).min, live)
     log_ratios = jax.lax.stop_gradient(live)
     if estimator == "differentiable" and clipped:
         regularised = advantages

@@ -63,6 +63,7 @@ def k1_score(
         gradient="reverse_kl",
         defaults="TRL use_bias_correction_kl, with the ratio live",
         disagreements="The factor must be live: detached, the gradient stays that of the other KL.",
+        exceptions={"w = 0": "overflows with k3; reverse_kl has the same gradient and doesn't"},
     )
 )
 def k3_score(

@@ -77,6 +77,7 @@ def sapo(
     Card(
         formula="-w A + |A| (w - 1)^2 / (2 epsilon)",
         source="CFPO, arXiv:2601.22801; the penalty is that of SPO, arXiv:2401.16025",
+        exceptions={"sign map": "a quadratic penalty brings back what has gone too far"},
         level="token",
         gradient="policy_gradient",
         defaults="epsilon 0.2, PPO's",

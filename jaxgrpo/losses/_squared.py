@@ -16,6 +16,10 @@ from jaxgrpo.losses._surrogate import spread_rows, surrogate_inputs, weighted_lo
     Card(
         formula="-A log pi + (beta / 2) (log w)^2",
         source="Kimi k1.5, arXiv:2501.12599; DRO in verl and ROLL",
+        exceptions={
+            "A = 0": "its penalty pulls without an advantage too",
+            "w = 0": "a squared log-ratio: infinite where it is",
+        },
         level="token",
         gradient="policy_gradient",
         defaults="beta 0.1 (ROLL's kimi15); verl has none; prime-rl adds 1e-3 d^2, without the 1/2",
@@ -70,6 +74,11 @@ def dro(
     Card(
         formula="e^2 / (2 (k - 1)), e = (beta sum log w - its group mean) - (A - its group mean)",
         source="GVPO, arXiv:2504.19599; the k - 1 from the released code",
+        exceptions={
+            "A = 0": "a regression: equal rewards pull log-ratios together",
+            "w = 0": "a squared sum of log-ratios: infinite where one is",
+            "w = inf": "a squared sum of log-ratios: infinite where one is",
+        },
         level="group",
         gradient="none",
         defaults="beta 0.1, k = 4, rewards without division by their deviation: group_centred",

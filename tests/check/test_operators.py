@@ -1,0 +1,103 @@
+"""What the package ships has every property, or says which it hasn't."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxgrpo.check import (
+    FAMILIES,
+    PROPERTIES,
+    all_subjects,
+    check,
+    function_subject,
+    measure,
+    subject,
+)
+from jaxgrpo.core.errors import UserError
+
+EVERY = [(each.family.name, each.name) for each in all_subjects()]
+# One of each kind, so that every property is measured in every run of the tests.
+SOME = [
+    ("loss", "atr"),
+    ("loss", "gvpo"),
+    ("penalty", "k3"),
+    ("row-penalty", "exact_reverse_kl"),
+    ("divergence", "binary_kl"),
+    ("row-divergence", "full_tv"),
+    ("top-divergence", "topk_tv"),
+    ("weight", "truncated_weights"),
+]
+
+
+@pytest.mark.parametrize(("family", "name"), SOME)
+def test_one_of_each_family_has_every_property(family, name):
+    report = check(subject(name, family))
+    assert not [(finding.name, finding.diagnosis) for finding in report.failures]
+    assert len(report.findings) >= 14
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "name"), [pair for pair in EVERY if pair not in SOME])
+def test_every_operator_has_every_property(family, name):
+    report = check(subject(name, family))
+    assert not [(finding.name, finding.diagnosis) for finding in report.failures]
+
+
+def test_every_family_and_every_registered_operator_is_there():
+    assert {family for family, _ in EVERY} == set(FAMILIES)
+    for kind in FAMILIES.values():
+        assert {name for family, name in EVERY if family == kind.name} == set(kind.registry.names())
+
+
+def test_every_exception_names_a_property():
+    for each in all_subjects():
+        assert set(each.exceptions) <= set(PROPERTIES), each.name
+
+
+def test_an_exception_that_holds_after_all_is_a_failure():
+    finding = measure(subject("dro"), "A = 0")
+    assert finding.passed and finding.note.startswith("declared: ")
+    card = subject("atr").card
+    stale = subject("atr")
+    object.__setattr__(stale, "card", card.__class__(**{**vars(card), "exceptions": {"jit": ""}}))
+    assert measure(stale, "jit").diagnosis == "declared as an exception, and yet it holds"
+
+
+def test_the_map_of_atr_ends_at_its_interval():
+    report = check(subject("atr", options={"delta": 0.023144}))
+    quiet = {region.advantage: region for region in report.regions if region.flow == "none"}
+    np.testing.assert_allclose(quiet["A > 0"].low, 1.23084, rtol=1e-5)
+    np.testing.assert_allclose(quiet["A < 0"].high, 0.8, rtol=1e-5)
+
+
+def test_a_function_of_ones_own_passes():
+    def soft(log_probs, anchor_log_probs, advantages, *, where=None, temperature: float = 2.0):
+        shift = jnp.where(where, log_probs - anchor_log_probs, 0)
+        gate = 4 * jax.nn.sigmoid(temperature * shift) / temperature
+        return jnp.where(where, -gate * jax.lax.stop_gradient(advantages[:, None]), 0)
+
+    report = check(function_subject(soft))
+    # 4 sigmoid(t x) / t has the slope 1 at x = 0.
+    assert report.passed, report.failures
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("art",), "no operator 'art'; did you mean 'atr'?"),
+        (("atr", "losses"), "no family 'losses'"),
+        (("os:getcwd_", "loss"), "'getcwd_' is not in that module"),
+        (("no_such_module:f",), "cannot be imported"),
+    ],
+)
+def test_what_there_is_not_is_one_line(arguments, message):
+    with pytest.raises(UserError, match=message.replace("?", r"\?")):
+        subject(*arguments)
+
+
+def test_claims_and_options_are_checked():
+    with pytest.raises(UserError, match="claims must be one of policy_gradient, "):
+        subject("atr", claims="truth")
+    with pytest.raises(UserError, match="no option detla; did you mean 'delta'"):
+        subject("atr", options={"detla": 0.1})
