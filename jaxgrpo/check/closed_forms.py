@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxgrpo.check.subject import Subject
-from jaxgrpo.clipping import ratio_interval
+from jaxgrpo.clipping import INTERVALS, ratio_interval
 
 Formula = Callable[[np.ndarray, Mapping[str, np.ndarray]], np.ndarray]
 _Weight = Callable[[np.ndarray, np.ndarray, Mapping[str, Any]], np.ndarray]
@@ -21,6 +21,10 @@ def closed_form(subject: Subject) -> Formula | None:
         return None
     if subject.family.name == "loss" and subject.name in _WEIGHTS:
         weight, options = _WEIGHTS[subject.name], subject.options
+        if not set(options) <= _OPTIONS.get(subject.name, set()):
+            return None
+        if options.get("divergence", "kl3") not in INTERVALS:
+            return None
 
         def of_loss(live: np.ndarray, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
             advantages = np.broadcast_to(arrays["advantages"][:, None], live.shape)
@@ -56,7 +60,8 @@ def _clip(low: float, high: float, dual: float | None = None) -> _Weight:
 
 
 def _atr(w: np.ndarray, a: np.ndarray, have: Mapping[str, Any]) -> np.ndarray:
-    return np.where(_one_sided(w, a, *ratio_interval("kl3", have.get("delta", 0.0231))), 0, w)
+    ends = ratio_interval(have.get("divergence", "kl3"), have.get("delta", 0.0231))
+    return np.where(_one_sided(w, a, *ends), 0, w)
 
 
 def _dppo_tv(w: np.ndarray, a: np.ndarray, have: Mapping[str, Any]) -> np.ndarray:
@@ -110,6 +115,19 @@ _WEIGHTS: dict[str, _Weight] = {
     "up_grpo": _up_grpo,
     "dro": _dro,
     "rpg": _rpg,
+}
+# The options that a formula knows; with others there is none.
+_OPTIONS = {
+    "ppo_clip": {"clip_low", "clip_high", "dual_clip"},
+    "atr": {"delta"},
+    "trust_region": {"divergence", "delta"},
+    "dppo_tv": {"delta"},
+    "cispo": {"clip_high"},
+    "sapo": {"tau_positive", "tau_negative"},
+    "cfpo": {"epsilon"},
+    "aspo": {"cap"},
+    "dro": {"beta"},
+    "rpg": {"beta"},
 }
 # Of k = log(policy / reference).
 _PENALTIES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
