@@ -27,15 +27,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxgrpo.core.errors import closest
 from jaxgrpo.core.registry import Registry
 from jaxgrpo.divergences import DIVERGENCES, ROW_DIVERGENCES, TOP_DIVERGENCES
-from jaxgrpo.losses import LOSSES, PENALTIES
+from jaxgrpo.losses import LOSSES, PENALTIES, ROW_PENALTIES
 from jaxgrpo.ratios import WEIGHTS
 
 MOST_TIME, MOST_ARRAYS = 3.0, 6.0
 FAMILIES: tuple[Registry, ...] = (
     LOSSES,
     PENALTIES,
+    ROW_PENALTIES,
     DIVERGENCES,
     ROW_DIVERGENCES,
     TOP_DIVERGENCES,
@@ -48,19 +50,18 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "trust_region": {"divergence": "kl3", "delta": 0.0231},
     }
 )
+_ON_ROWS = (*ROW_PENALTIES.names(), *ROW_DIVERGENCES.names(), *TOP_DIVERGENCES.names())
 _ROWS = "rows: exponentials and logarithms of every entry, where the clip has one"
 # What may be over the limit on time, and why.
 REASONS: Mapping[str, str] = MappingProxyType(
     {
-        "bapo": "a sum over all tokens for each of 22 bounds",
         "binary_kl": "logarithms of 1 - P and 1 - Q that are exact for small moves",
-        "clip_cov": "a random number for every token, and the largest of them",
-        "fipo": "a discounted sum along every sequence",
-        "kl_cov": "the largest of all tokens",
+        "clip_cov": "a random number for every token, and a selection of the largest",
+        "kl_cov": "selects the largest of all tokens",
         "second_moment_mask": "sorts all tokens",
         "dppo_topk_kl": _ROWS,
         "dppo_topk_tv": _ROWS,
-        **dict.fromkeys((*ROW_DIVERGENCES.names(), *TOP_DIVERGENCES.names()), _ROWS),
+        **dict.fromkeys(_ON_ROWS, _ROWS),
     }
 )
 
@@ -99,6 +100,8 @@ def batch(sequences: int, tokens: int, top: int) -> dict[str, Array]:
         "other_log_probs": log_probs,
         "sampler_rows": rows[0],
         "other_rows": rows[1],
+        "rows": rows[1],
+        "reference_rows": rows[0],
         "sampler_top_log_probs": rows[0] - 1,
         "other_top_log_probs": rows[1] - 1,
         "behaviour_top_log_probs": rows[0] - 1,
@@ -128,6 +131,7 @@ def case_of(registry: Registry, name: str, arrays: Mapping[str, Array]) -> Case:
     named = {
         LOSSES.family: ("log_probs", "anchor_log_probs", "advantages"),
         PENALTIES.family: ("log_probs", "reference_log_probs"),
+        ROW_PENALTIES.family: ("rows", "reference_rows"),
         DIVERGENCES.family: ("sampler_log_probs", "other_log_probs"),
         ROW_DIVERGENCES.family: ("sampler_rows", "other_rows"),
         TOP_DIVERGENCES.family: (
@@ -138,7 +142,7 @@ def case_of(registry: Registry, name: str, arrays: Mapping[str, Array]) -> Case:
         ),
         WEIGHTS.family: ("log_probs", "behaviour_log_probs"),
     }[registry.family]
-    live = 0 if named[0] == "log_probs" else 1
+    live = 0 if named[0] in ("log_probs", "rows") else 1
     needs = (*registry.card(name).needs, "where")
 
     def total(first: Array, others: tuple[Array, ...], keywords: dict[str, Array]) -> Array:
@@ -155,14 +159,18 @@ def case_of(registry: Registry, name: str, arrays: Mapping[str, Array]) -> Case:
     return Case(flat, (arrays[named[live]], *others, *keywords.values()))
 
 
-def measure(sequences: int, tokens: int, top: int, repeats: int) -> Iterator[dict[str, Any]]:
-    """The figures of one operator after the other."""
+def measure(
+    sequences: int, tokens: int, top: int, repeats: int, names: Sequence[str] = ()
+) -> Iterator[dict[str, Any]]:
+    """The figures of one operator after the other: of those named, or of all."""
     arrays = batch(sequences, tokens, top)
     plain = {
         size: _plain(sequences, size) for size in (sequences * tokens, arrays["sampler_rows"].size)
     }
     for registry in FAMILIES:
         for name in registry.names():
+            if names and name not in names:
+                continue
             case = case_of(registry, name, arrays)
             compiled = _compiled(case)
             pairs = []
@@ -218,16 +226,21 @@ def main(words: Sequence[str]) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="operators; none for all")
     parser.add_argument("--sequences", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--top", type=int, default=20, help="entries of the operators on rows")
     parser.add_argument("--repeats", type=int, default=25, help="rounds")
     parser.add_argument("--json", type=pathlib.Path, help="write the figures there")
     arguments = parser.parse_args(words)
+    known = {name for registry in FAMILIES for name in registry.names()}
+    for name in arguments.names:
+        if name not in known:
+            parser.error(f"no operator {name!r}{closest(name, known)}")
     print(f"{'family':<17} {'name':<26} {'ms':>9} {'plain':>8} {'ratio':>7} {'arrays':>7}")
     found = []
     shape = arguments.sequences, arguments.tokens, arguments.top
-    for figures in measure(*shape, arguments.repeats):
+    for figures in measure(*shape, arguments.repeats, arguments.names):
         found.append(figures)
         mark = f"  ! {', '.join(figures['over'])}" if figures["over"] else ""
         reason = f" ({figures['reason']})" if mark and figures["reason"] else ""

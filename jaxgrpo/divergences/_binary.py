@@ -6,7 +6,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxgrpo.core.masking import zero_where_masked
 from jaxgrpo.core.registry import Card
-from jaxgrpo.divergences._numerics import exp_minus_1_minus, log_complement, log_ratios, magnitude
+from jaxgrpo.divergences._numerics import exp_minus_1_minus, log_ratios, magnitude
 from jaxgrpo.divergences._registry import DIVERGENCES
 
 
@@ -94,14 +94,14 @@ def _rest(log_prob: Array) -> Array:
 
 def _rest_log_ratio(log_p: Array, log_q: Array, log_ratio: Array) -> Array:
     """Log (1 - Q)/(1 - P)."""
-    # It is log1p(-lost), lost = (Q - P)/(1 - P): exact for small moves, where the difference of
-    # two logarithms is all rounding; for large ones that difference is safe.
+    # It is log1p(-lost), lost = (Q - P)/(1 - P): exact for small moves, where the logarithm of a
+    # quotient next to 1 is all rounding; for large ones that logarithm is safe.
     lost = jnp.sign(log_ratio) * _gap(log_p, log_q, log_ratio) / _rest(log_p)
     near = jnp.abs(lost) < 0.5
     return jnp.where(
         near,
         jnp.log1p(-jnp.where(near, lost, 0)),
-        log_complement(log_q) - log_complement(log_p),
+        jnp.log(jnp.where(near, 1, _rest(log_q) / _rest(log_p))),
     )
 
 

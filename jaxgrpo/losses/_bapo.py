@@ -1,5 +1,7 @@
 """BAPO: PPO's clip with bounds that are searched in every step."""
 
+import math
+from collections.abc import Callable
 from typing import Literal
 
 import jax
@@ -95,27 +97,31 @@ def bapo(
     log_ratios, advantages = surrogate_inputs(log_probs, anchor_log_probs, advantages, where)
     detached = jnp.where(advantages != 0, jax.lax.stop_gradient(log_ratios), 0)
     ratios = jnp.exp(jnp.clip(detached, -20, 20))
-    raised, lowered = jnp.maximum(advantages, 0), jnp.maximum(-advantages, 0)
     lows, highs = _steps(low, low_max, low_step), _steps(high, high_max, high_step)
-    dtype = jnp.promote_types(ratios.dtype, jnp.float32)
-    positive = jax.lax.map(
-        lambda bound: masked_sum(jnp.minimum(ratios, bound) * raised, where),
-        jnp.asarray(highs, ratios.dtype),
-    )
-    negative = jax.lax.map(
-        lambda bound: masked_sum(jnp.maximum(ratios, bound) * lowered, where),
-        jnp.asarray(lows, ratios.dtype),
-    )
-    at_low, at_high = _path(len(lows), len(highs), first)
-    reached = positive[at_high] >= jnp.asarray(target, dtype) * negative[at_low]
-    step = jnp.where(jnp.any(reached), jnp.argmax(reached), len(at_low) - 1)
-    bottom = jnp.asarray(lows, ratios.dtype)[jnp.asarray(at_low)[step]]
-    top = jnp.asarray(highs, ratios.dtype)[jnp.asarray(at_high)[step]]
-    exact = jnp.exp(jax.lax.stop_gradient(log_ratios))
-    keep = ~((advantages > 0) & (exact > top) | (advantages < 0) & (exact < bottom))
+    lows, highs = jnp.asarray(lows, ratios.dtype), jnp.asarray(highs, ratios.dtype)
+
+    def positive(bound: Array) -> Array:
+        return masked_sum(jnp.minimum(ratios, bound) * jnp.maximum(advantages, 0), where)
+
+    def needed(bound: Array) -> Array:
+        lost = jnp.maximum(ratios, bound) * jnp.maximum(-advantages, 0)
+        return target * masked_sum(lost, where)
+
+    # A higher upper bound only adds to the positive part, a higher lower bound only to the
+    # negative one. So while the lower bound moves, nothing is reached that wasn't at its start.
+    if first == "low":
+        at_once = positive(highs[0]) >= needed(lows[0])
+        bottom = jnp.where(at_once, lows[0], lows[-1])
+        top = jnp.where(
+            at_once, highs[0], highs[_first_to_reach(positive, highs, needed(lows[-1]))]
+        )
+    else:
+        top = highs[_first_to_reach(positive, highs, needed(lows[0]))]
+        bottom = jnp.where(positive(top) >= needed(lows[0]), lows[0], lows[-1])
+    keep = ~((advantages > 0) & (ratios > top) | (advantages < 0) & (ratios < bottom))
     ends = jnp.where(advantages > 0, top, bottom)
     if dual_clip is not None:
-        dual = (advantages < 0) & (exact > dual_clip)
+        dual = (advantages < 0) & (ratios > dual_clip)
         keep, ends = keep & ~dual, jnp.where(dual, dual_clip, ends)
     return masked_surrogate(log_ratios, advantages, keep=keep, dropped_ratios=ends, where=where)
 
@@ -126,11 +132,19 @@ def _steps(start: float, end: float, step: float) -> np.ndarray:
     return np.minimum(start + step * np.arange(count + 1), end)
 
 
-def _path(lows: int, highs: int, first: str) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the bounds in the order of the search: one bound to its end, then the other."""
-    at_low = [*range(lows), *[lows - 1] * (highs - 1)]
-    at_high = [*[0] * lows, *range(1, highs)]
-    if first == "high":
-        at_low = [*[0] * highs, *range(1, lows)]
-        at_high = [*range(highs), *[highs - 1] * (lows - 1)]
-    return np.array(at_low), np.array(at_high)
+def _first_to_reach(sums: Callable[[Array], Array], bounds: Array, wanted: Array) -> Array:
+    """Index of the first bound whose sum is at least what is wanted, or the last, by halving.
+
+    The sums never fall as bounds rise, in floating point neither: rounding keeps order.
+    """
+
+    def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        first, last = ends
+        middle = (first + last) // 2
+        enough = sums(bounds[middle]) >= wanted
+        return jnp.where(enough, first, middle + 1), jnp.where(enough, middle, last)
+
+    ends = jnp.int32(0), jnp.int32(len(bounds) - 1)
+    # A step too many moves the first end past the last.
+    first, last = jax.lax.fori_loop(0, math.ceil(math.log2(max(len(bounds), 2))), halve, ends)
+    return jnp.minimum(first, last)
