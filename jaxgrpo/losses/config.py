@@ -1,13 +1,22 @@
 """The objective that a config describes; the one place where losses are looked up by name."""
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Any, Literal
+
+import jax
+from jaxtyping import Array
 
 from jaxgrpo.aggregation import AGGREGATIONS
 from jaxgrpo.core.choice import Choice
 from jaxgrpo.core.errors import closest
+from jaxgrpo.divergences import ROW_DIVERGENCES
 from jaxgrpo.losses._registry import LOSSES, PENALTIES, ROW_PENALTIES
 from jaxgrpo.losses.objective import SUPPLIED, Objective, Penalty
+
+# A quotient of entropies is a divergence from nothing.
+_ROW_DIVERGENCES = tuple(name for name in ROW_DIVERGENCES.names() if name != "entropy_ratio")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -15,8 +24,9 @@ class PenaltyConfig:
     """A penalty towards the frozen policy that GRPO started from."""
 
     name: str = "reverse_kl"
-    """A registered penalty, of sampled tokens or (`exact_...`) of whole distributions, or
-    `module:function`. An exact one runs the reference within every optimiser step."""
+    """A registered penalty of sampled tokens, or `module:function`; or of whole distributions: an
+    `exact_...` one, or a divergence of rows such as `full_js`. These run the reference within every
+    optimiser step."""
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Its keyword arguments."""
     coefficient: float = 0.0
@@ -113,11 +123,25 @@ def _penalties(config: PenaltyConfig) -> tuple[Penalty | None, Penalty | None]:
     """The penalty of sampled tokens or the one of rows, whichever has that name."""
     if config.name in ROW_PENALTIES.names():
         return None, ROW_PENALTIES.bind(config.name, **config.options)
+    if config.name in _ROW_DIVERGENCES:
+        divergence = ROW_DIVERGENCES.bind(config.name, **config.options)
+        return None, functools.partial(_towards, divergence)
     if config.name not in PENALTIES.names() and ":" not in config.name:
-        known = (*PENALTIES.names(), *ROW_PENALTIES.names())
+        known = (*PENALTIES.names(), *ROW_PENALTIES.names(), *_ROW_DIVERGENCES)
         hint = closest(config.name, known) or "."
         raise LookupError(f"no penalty named {config.name!r}{hint} Known: {', '.join(known)}")
     return PENALTIES.bind(config.name, **config.options), None
+
+
+def _towards(
+    divergence: Callable[..., Array],
+    rows: Array,
+    reference_rows: Array,
+    *,
+    where: Array | None = None,
+) -> Array:
+    """A divergence of whole rows as a penalty: D(policy || reference), exact at each token."""
+    return divergence(rows, jax.lax.stop_gradient(reference_rows), where=where)
 
 
 def _refuse_double_weights(config: LossConfig, needs: tuple[str, ...]) -> None:

@@ -1,5 +1,8 @@
 """Rows of whole distributions: what a config must say before a loss or a penalty can have them."""
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from jaxgrpo.config import parse, read_objective
@@ -86,3 +89,18 @@ def test_a_penalty_that_there_is_not_is_named_with_the_nearest_of_both_kinds():
     assert "Known: reverse_kl, k1," in message
     option = ["--loss.penalty.options", "{delta: 1.0}"]
     assert "has no option delta" in refused(PENALTY, "exact_reverse_kl", *option)
+
+
+def test_a_divergence_of_rows_is_a_penalty_towards_the_reference():
+    overrides = [PENALTY, "renyi", COEFFICIENT, "0.1", "--loss.penalty.options", "{alpha: 2.0}"]
+    penalty = read_objective(parse(MINIMAL, overrides)).row_penalty
+    policy, reference = (jnp.log(jnp.array([row])) for row in ([0.5, 0.5], [0.2, 0.8]))
+    where = jnp.ones(1, bool)
+    # log sum p^2 / q
+    np.testing.assert_allclose(
+        penalty(policy, reference, where=where), np.log(0.25 / 0.2 + 0.25 / 0.8), rtol=1e-6
+    )
+    pull = jax.grad(lambda r: penalty(policy, r, where=where).sum())(reference)
+    np.testing.assert_array_equal(pull, np.zeros((1, 2)))
+    assert "did you mean 'renyi'" in refused(PENALTY, "reny")
+    assert "Known: " in refused(PENALTY, "entropy_ratio")

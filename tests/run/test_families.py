@@ -16,7 +16,8 @@ import pytest
 from jaxgrpo.advantages import ADVANTAGE_TRANSFORMS, ADVANTAGES, REWARD_TRANSFORMS
 from jaxgrpo.config import load, parse
 from jaxgrpo.core.errors import UserError
-from jaxgrpo.losses import PENALTIES
+from jaxgrpo.divergences import ROW_DIVERGENCES
+from jaxgrpo.losses import PENALTIES, ROW_PENALTIES
 from jaxgrpo.losses.reasons import Reason
 from jaxgrpo.ratios import WEIGHTS
 from jaxgrpo.rewards import Score
@@ -76,7 +77,8 @@ def cases():
         yield f"advantage {name}", ["--advantages", choice(name)]
     for name in ADVANTAGE_TRANSFORMS.names():
         yield f"after {name}", ["--advantage_transforms", f"[{choice(name)}]"]
-    for name in PENALTIES.names():
+    rows = [name for name in ROW_DIVERGENCES.names() if name != "entropy_ratio"]
+    for name in (*PENALTIES.names(), *ROW_PENALTIES.names(), *rows):
         penalty = json.dumps({"name": name, "coefficient": 0.1})
         yield f"penalty {name}", ["--loss.penalty", penalty]
     yield from MASKS.items()
