@@ -6,7 +6,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxgrpo.core.masking import zero_where_masked
 from jaxgrpo.core.registry import Card
-from jaxgrpo.divergences._numerics import exp_minus_1_minus, log_ratios, magnitude
+from jaxgrpo.divergences._numerics import log_ratios, magnitude, near_zero
 from jaxgrpo.divergences._registry import DIVERGENCES
 
 
@@ -66,43 +66,47 @@ def binary_kl(
 
 @jax.custom_jvp
 def _kl(log_p: Array, log_q: Array, log_ratio: Array) -> Array:
-    prob, rest = jnp.exp(log_p), _rest(log_p)
-    # A KL is the mean of kl3 over its outcomes, here two: no term is negative, nothing cancels.
-    others = exp_minus_1_minus(_rest_log_ratio(log_p, log_q, log_ratio))
-    return _times_exp_minus_1_minus(prob, log_q, log_ratio) + rest * others
+    return _kl_and_slopes(log_p, log_q, log_ratio)[0]
 
 
 @_kl.defjvp
 def _kl_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    """In closed form: autodiff of the two branches would keep fourteen arrays."""
-    log_p, log_q, log_ratio = primals
+    """In closed form: autodiff of the branches would keep fourteen arrays."""
     # The log-ratio is the difference of the other two, whose tangents are all that there is.
     tangent_p, tangent_q, _ = tangents
-    moved = jnp.sign(log_ratio) * _gap(log_p, log_q, log_ratio)
+    value, along_p, along_q = _kl_and_slopes(*primals)
+    return value, along_p * tangent_p + along_q * tangent_q
+
+
+def _kl_and_slopes(log_p: Array, log_q: Array, log_ratio: Array) -> tuple[Array, Array, Array]:
+    """The KL, and its derivatives for log P and log Q; with as few exponentials as there can be.
+
+    A KL is the mean of kl3 over its outcomes, here two: P (w - 1 - log w) is (Q - P) - P log w, and
+    the same for the rest. No term is negative, and by `near_zero` none cancels.
+    """
+    prob, rest, other_rest = jnp.exp(log_p), _rest(log_p), _rest(log_q)
+    moved = jnp.sign(log_ratio) * _gap(log_p, log_q, log_ratio)  # Q - P
+    # Of a token of probability 0 the limit of P log w is 0.
+    log_ratio = jnp.where(jnp.isneginf(log_p), 0, log_ratio)
+    small, series = near_zero(log_ratio)
+    own = jnp.where(small & (prob > 0), prob * series, moved - prob * log_ratio)
+    # log (1 - Q)/(1 - P) is log1p(-lost): exact for small moves, where the logarithm of a quotient
+    # next to 1 is all rounding; for large ones that logarithm is safe.
+    lost = moved / rest
+    near = jnp.abs(lost) < 0.5
+    far_log = jnp.log(jnp.where(near, 1, other_rest / rest))
+    rest_log_ratio = jnp.where(near, jnp.log1p(-jnp.where(near, lost, 0)), far_log)
+    small, series = near_zero(rest_log_ratio)
+    others = jnp.where(small, rest * series, other_rest - rest - rest * rest_log_ratio)
     # Where 1 - Q is held at the rounding error, it has no derivative.
     held = log_q > -jnp.finfo(log_q.dtype).eps
-    along_q = moved / jnp.where(held, 1, _rest(log_q))
-    possible = jnp.isfinite(log_p)  # of a token of probability 0 the limit is 0
-    shift = _rest_log_ratio(log_p, log_q, log_ratio) - jnp.where(possible, log_ratio, 0)
-    along_p = jnp.exp(log_p) * shift
-    return _kl(log_p, log_q, log_ratio), along_p * tangent_p + along_q * tangent_q
+    along_q = moved / jnp.where(held, 1, other_rest)
+    along_p = prob * (rest_log_ratio - log_ratio)
+    return own + others, along_p, along_q
 
 
 def _rest(log_prob: Array) -> Array:
     return jnp.maximum(-jnp.expm1(log_prob), jnp.finfo(log_prob.dtype).eps)
-
-
-def _rest_log_ratio(log_p: Array, log_q: Array, log_ratio: Array) -> Array:
-    """Log (1 - Q)/(1 - P)."""
-    # It is log1p(-lost), lost = (Q - P)/(1 - P): exact for small moves, where the logarithm of a
-    # quotient next to 1 is all rounding; for large ones that logarithm is safe.
-    lost = jnp.sign(log_ratio) * _gap(log_p, log_q, log_ratio) / _rest(log_p)
-    near = jnp.abs(lost) < 0.5
-    return jnp.where(
-        near,
-        jnp.log1p(-jnp.where(near, lost, 0)),
-        jnp.log(jnp.where(near, 1, _rest(log_q) / _rest(log_p))),
-    )
 
 
 @DIVERGENCES.register(
@@ -157,11 +161,3 @@ def _gap(sampler_log_probs: Array, other_log_probs: Array, log_ratio: Array) -> 
     """|P - Q|, from the larger one, so that a sampler's probability of 0 gives no 0 * inf."""
     larger = jnp.where(log_ratio > 0, other_log_probs, sampler_log_probs)
     return jnp.exp(larger) * -jnp.expm1(-magnitude(log_ratio))
-
-
-def _times_exp_minus_1_minus(prob: Array, log_q: Array, log_ratio: Array) -> Array:
-    """P (w - 1 - log w); for large w as Q - P (1 + log w), which is finite at P = 0."""
-    far = log_ratio > 5
-    near = prob * exp_minus_1_minus(jnp.where(far, 0, log_ratio))
-    moved = jnp.where(far & jnp.isfinite(log_ratio), log_ratio, 0)
-    return jnp.where(far, jnp.exp(jnp.where(far, log_q, 0)) - prob * (1 + moved), near)

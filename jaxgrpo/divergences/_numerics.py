@@ -22,14 +22,19 @@ _SERIES = (
 )
 
 
-@jax.custom_jvp
-def exp_minus_1_minus(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """exp(x) - 1 - x to a few units in the last place, its derivative expm1(x) too; inf at +inf."""
+def near_zero(x: Float[Array, "..."]) -> tuple[Bool[Array, "..."], Float[Array, "..."]]:
+    """Where exp(x) - 1 - x is better summed than subtracted, and its sum there."""
     # expm1(x) - x loses 2 / |x| of its digits. The series is cut where ten terms still suffice.
     radius = 0.5 if jnp.finfo(x.dtype).eps > 1e-10 else 0.15
     small = jnp.abs(x) < radius
     near = jnp.where(small, x, 0)
-    series = near * near / 2 * jnp.polyval(jnp.array(_SERIES[::-1], x.dtype), near)
+    return small, near * near / 2 * jnp.polyval(jnp.array(_SERIES[::-1], x.dtype), near)
+
+
+@jax.custom_jvp
+def exp_minus_1_minus(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """exp(x) - 1 - x to a few units in the last place, its derivative expm1(x) too; inf at +inf."""
+    small, series = near_zero(x)
     # At +inf the difference would be inf - inf.
     return jnp.where(small, series, jnp.expm1(x) - jnp.minimum(x, jnp.finfo(x.dtype).max))
 
