@@ -71,7 +71,7 @@ def _apply(equation: Any, inputs: list[Any], detach: _Detach) -> Sequence[Any]:
         if name == "while":
             return _while(params, inputs, detach)
         body = next(params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in params)
-        if isinstance(body, core.ClosedJaxpr):
+        if hasattr(body, "consts"):  # closed over its constants
             return _run(body.jaxpr, body.consts, inputs, detach)
         return _run(body, (), inputs, detach)
     outputs = equation.primitive.bind(*inputs, **equation.primitive.get_bind_params(params))

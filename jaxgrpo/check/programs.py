@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
+from jax.typing import DTypeLike
 
 from jaxgrpo.check.examples import NOT_TRACEABLE, Example, example
 from jaxgrpo.check.properties import DIFFERENTIABLE, EVERY, Outcome, compared, register
@@ -111,7 +112,7 @@ def in_bfloat16(subject: Subject) -> Outcome:
     return _in_dtype(subject, jnp.bfloat16, 16)
 
 
-def _in_dtype(subject: Subject, dtype: jnp.dtype, ulps: int) -> Outcome:
+def _in_dtype(subject: Subject, dtype: DTypeLike, ulps: int) -> Outcome:
     rounded = example(subject, seed=2, masked=True).astype(jnp.dtype(dtype))
     exact = rounded.astype(jnp.dtype(jnp.float64))
     epsilon = float(jnp.finfo(dtype).eps)
