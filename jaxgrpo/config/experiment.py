@@ -141,6 +141,11 @@ class Experiment:
         objective = read_objective(self)
         _check_level(self, objective.level)
         _check_tops(self, objective)
+        if "off_policy" in objective.needs and not self.rollout.demonstrations:
+            raise ValueError(
+                f"loss {self.loss.name!r} learns from demonstrations besides samples: "
+                "rollout.demonstrations must be at least 1, got 0"
+            )
         read_credit(self)
         if read_weights(self) and self.training.anchor == "behaviour":
             raise ValueError(

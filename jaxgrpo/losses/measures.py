@@ -42,6 +42,8 @@ def measure(
     def fraction(reason: Reason) -> Mean:
         return Mean.of(reasons == reason, moving)
 
+    # What was not sampled has no sampler to differ from.
+    drawn = where if inputs.off_policy is None else where & ~inputs.off_policy
     moved = kl3(anchor, log_probs, where=where)
     metrics = {
         "divergence/anchor_kl3": Mean.of(moved, where),
@@ -50,8 +52,8 @@ def measure(
         "clip/fraction_high": fraction(Reason.CLIPPED_HIGH),
         "clip/fraction_dual": fraction(Reason.DUAL),
         "entropy/mean": Mean.of(entropies, where),
-        "mismatch/mean_abs": Mean.of(jnp.abs(kl1(behaviour, log_probs, where=where)), where),
-        "mismatch/kl3": Mean.of(kl3(behaviour, log_probs, where=where), where),
+        "mismatch/mean_abs": Mean.of(jnp.abs(kl1(behaviour, log_probs, where=drawn)), drawn),
+        "mismatch/kl3": Mean.of(kl3(behaviour, log_probs, where=drawn), drawn),
     }
     if inputs.reference_log_probs is not None:
         reference = kl3(log_probs, inputs.reference_log_probs, where=where)

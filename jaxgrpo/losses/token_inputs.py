@@ -35,6 +35,8 @@ class TokenInputs:
     """Nats, of the sampler's K likeliest tokens at each position."""
     top_log_probs: Float[Array, "B T K"] | None = None
     """Those tokens under the live policy."""
+    off_policy: Bool[Array, "B T"] | None = None
+    """Tokens of demonstrations; None: there are none."""
     reference_kl: Float[Array, "B T"] | None = None
     """KL(policy || reference) over the whole vocabulary; to be logged."""
 
@@ -69,6 +71,7 @@ SUPPLIED = frozenset(
         "entropies",
         "group_ids",
         "key",
+        "off_policy",
         "reference_log_probs",
         "rewards",
         "top_log_probs",

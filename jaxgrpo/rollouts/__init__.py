@@ -9,8 +9,9 @@ from jaxgrpo.rollouts.collect import (
     pad_prompts,
     score_texts,
 )
+from jaxgrpo.rollouts.demonstrations import worked_tokens
 from jaxgrpo.rollouts.records import SCHEMA_VERSION, finite, read_record, write_record
-from jaxgrpo.rollouts.worked import worked_batch, worked_tokens
+from jaxgrpo.rollouts.worked import worked_batch
 
 __all__ = [
     "SCHEMA_VERSION",

@@ -35,8 +35,15 @@ def whole_batch(rollout: Rollout, sampling: SamplingConfig) -> Batch:
         rewards=rollout.rewards,
         top_ids=_cut(completions.top_ids, bucket),
         behaviour_top_log_probs=_cut(completions.top_log_probs, bucket),
+        off_policy=_off_policy(rollout, bucket),
     )
     return Batch(**fields)
+
+
+def _off_policy(rollout: Rollout, length: int) -> np.ndarray | None:
+    if not rollout.demonstrations:
+        return None
+    return np.repeat(~rollout.sampled[:, None], length, axis=1)
 
 
 def _cut(array: np.ndarray | None, length: int) -> np.ndarray | None:

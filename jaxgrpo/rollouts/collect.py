@@ -5,11 +5,12 @@ import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from jaxtyping import Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from jaxgrpo.data import Prompt
 from jaxgrpo.models import Params
 from jaxgrpo.rewards import RewardItem, RewardPool, Score
+from jaxgrpo.rollouts.demonstrations import with_demonstrations
 from jaxgrpo.sampling import Completions, Prompts, Sampler, SamplingConfig, StopReason, left_pad
 from jaxgrpo.tokenizers import Tokenizer
 
@@ -48,6 +49,10 @@ class RolloutConfig:
     """K, so many of the sampler's likeliest tokens are recorded at each position, for losses that
     compare them with the trainer's; DPPO's is 20. 0 records none. It doesn't change what is
     sampled, unlike `sampling.top_k`."""
+    demonstrations: int = 0
+    """N of the G completions of a prompt are its worked example, scored and compared with the
+    sampled ones. Losses that ask for `off_policy` tell them apart; others take them for samples of
+    the policy as it was before the step."""
     dynamic_sampling: DynamicSamplingConfig = DynamicSamplingConfig()
     """Drawing more prompts where groups have nothing to tell."""
 
@@ -61,6 +66,15 @@ class RolloutConfig:
             )
         if not 0 <= self.top_k_rows < 2**31:
             raise ValueError(f"top_k_rows must not be negative, got {self.top_k_rows}")
+        if not 0 <= self.demonstrations < self.group_size:
+            raise ValueError(
+                f"demonstrations must be at least 0 and less than group_size {self.group_size}, "
+                f"got {self.demonstrations}"
+            )
+        if self.demonstrations and self.top_k_rows:
+            raise ValueError(
+                "top_k_rows are the sampler's, and demonstrations have no sampler: one must be 0"
+            )
         if self.count_truncated and not self.mask_truncated:
             raise ValueError("count_truncated goes with mask_truncated, which is off")
         if self.sampling.truncated:
@@ -82,6 +96,14 @@ class Rollout:
     scores: Sequence[Score]
     sampling_seconds: float
     reward_seconds: float
+    demonstrations: int = 0
+    """The last so many of each group were not sampled."""
+
+    @property
+    def sampled(self) -> Bool[np.ndarray, " B"]:
+        """Which rows the policy drew itself."""
+        number = np.arange(self.group_size) < self.group_size - self.demonstrations
+        return np.tile(number, len(self.prompts))
 
     @property
     def rewards(self) -> Float[np.ndarray, " B"]:
@@ -99,12 +121,13 @@ class Rollout:
         return np.array(rows, np.float32)
 
     def metrics(self) -> dict[str, float]:
-        """What the rollout says before any update; fractions of rows, tokens, rewards."""
-        rewards = self.rewards.reshape(-1, self.group_size)
+        """What the sampled rows say before any update; fractions of rows, tokens, rewards."""
+        sampled = self.sampled
+        rewards = self.rewards[sampled].reshape(len(self.prompts), -1)
         scored = ~np.isnan(rewards)
         low = np.where(scored, rewards, np.inf).min(axis=1)
         high = np.where(scored, rewards, -np.inf).max(axis=1)
-        lengths = self.completions.lengths
+        lengths = self.completions.lengths[sampled]
         metrics = {
             "reward/mean": _mean(rewards[scored]),
             "reward/std": float(rewards[scored].std()) if scored.any() else float("nan"),
@@ -113,12 +136,12 @@ class Rollout:
             "length/mean": float(lengths.mean()),
             "length/max": float(lengths.max()),
             "length/truncated_fraction": float(
-                np.mean(self.completions.stop_reasons == StopReason.LENGTH)
+                np.mean(self.completions.stop_reasons[sampled] == StopReason.LENGTH)
             ),
         }
         names = sorted({name for score in self.scores for name in score.values})
         for name in names:
-            values = np.array([score.values.get(name, np.nan) for score in self.scores])
+            values = self.function_rewards([name])[sampled, 0]
             metrics[f"reward/{name}"] = _mean(values[~np.isnan(values)])
         return metrics
 
@@ -165,6 +188,7 @@ def collect(
     *,
     key: PRNGKeyArray,
     group_size: int,
+    demonstrations: int = 0,
     on_tick: Callable[[], None] | None = None,
 ) -> Rollout:
     """Sample `group_size` completions of every prompt and score them.
@@ -177,12 +201,16 @@ def collect(
       pool: scores it.
       key: of this rollout.
       group_size: G.
+      demonstrations: N of the G are the prompt's worked example.
       on_tick: called between chunks of decoding and while rewards are waited for; what it raises
         ends the rollout, and nothing of it is kept.
     """
     start = time.perf_counter()
     padded = pad_prompts(prompts, sampler.config, sampler.pad_id)
-    completions = sampler(params, padded, key=key, group_size=group_size, on_chunk=on_tick)
+    fan = group_size - demonstrations
+    completions = sampler(params, padded, key=key, group_size=fan, on_chunk=on_tick)
+    if demonstrations:
+        completions = with_demonstrations(completions, prompts, tokenizer, demonstrations)
     sampled = time.perf_counter()
     texts = [
         tokenizer.decode(row[:length].tolist())
@@ -198,4 +226,5 @@ def collect(
         scores=scores,
         sampling_seconds=sampled - start,
         reward_seconds=time.perf_counter() - sampled,
+        demonstrations=demonstrations,
     )

@@ -43,6 +43,7 @@ ARRAYS: dict[str, str] = {
     "reasons": "[B, T] int8: an index into the header's reasons",
     "token_advantages": "[B, T] float32: only where advantages are by token",
     "token_weights": "[B, T] float32: what the policy term was multiplied with; only with weights",
+    "demonstrations": "[B] bool: rows that were not sampled; only with rollout.demonstrations",
     "top_ids": "[B, T, K] int32: the sampler's likeliest tokens; only with rollout.top_k_rows",
     "behaviour_top_log_probs": "[B, T, K] float32, nats: theirs, recorded by the sampler",
     "top_log_probs": "[B, T, K] float32, nats: the trainer's; only where the loss compares them",
@@ -55,6 +56,7 @@ _OPTIONAL = {
     "anchor_log_probs",
     "token_advantages",
     "token_weights",
+    "demonstrations",
     "top_ids",
     "behaviour_top_log_probs",
     "top_log_probs",
@@ -143,6 +145,8 @@ def write_record(
         arrays["token_advantages"] = per_token(batch.advantages)
     if batch.token_weights is not None:
         arrays["token_weights"] = per_token(batch.token_weights)
+    if rollout.demonstrations:
+        arrays["demonstrations"] = ~rollout.sampled
     if batch.top_ids is not None:
         arrays["top_ids"] = per_token(batch.top_ids, np.int32)
         arrays["behaviour_top_log_probs"] = per_token(batch.behaviour_top_log_probs)

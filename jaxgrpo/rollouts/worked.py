@@ -7,30 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxgrpo.aggregation import row_weights
-from jaxgrpo.core.errors import UserError
 from jaxgrpo.data import Prompt
 from jaxgrpo.rollouts.collect import pad_prompts
+from jaxgrpo.rollouts.demonstrations import worked_tokens
 from jaxgrpo.sampling import SamplingConfig
 from jaxgrpo.tokenizers import Tokenizer
 from jaxgrpo.training import Batch
-
-
-def worked_tokens(prompt: Prompt, tokenizer: Tokenizer, max_new_tokens: int) -> list[int]:
-    """A prompt's worked example, ended with the first stop id.
-
-    Raises:
-      UserError: it has none, or one longer than completions may be.
-    """
-    example = prompt.example
-    if example.worked is None:
-        raise UserError(f"{example.name}: the warm-up needs a worked example, got none")
-    ids = [*tokenizer.encode(example.worked), tokenizer.stop_ids[0]]
-    if len(ids) > max_new_tokens:
-        raise UserError(
-            f"{example.name}: the worked example has {len(ids)} tokens, more than "
-            f"max_new_tokens {max_new_tokens}"
-        )
-    return ids
 
 
 def worked_batch(prompts: Sequence[Prompt], tokenizer: Tokenizer, config: SamplingConfig) -> Batch:

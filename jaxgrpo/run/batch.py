@@ -50,6 +50,10 @@ def make_batch(
     experiment = program.experiment
     batch = whole_batch(rollout, experiment.rollout.sampling)
     log_probs, entropies = _scored(program, params, batch) if _scores(program) else (None, None)
+    if batch.off_policy is not None and log_probs is not None:
+        # As if the policy before the step had sampled them: every ratio begins at 1.
+        own = np.where(batch.off_policy, log_probs, batch.behaviour_log_probs)
+        batch = dataclasses.replace(batch, behaviour_log_probs=own)
     if experiment.anchor != "live":
         ours = experiment.anchor == "proximal"
         chosen = log_probs if ours else batch.behaviour_log_probs
@@ -72,6 +76,7 @@ def _scores(program: Program) -> bool:
     experiment = program.experiment
     return (
         experiment.anchor == "proximal"
+        or experiment.rollout.demonstrations > 0
         or _needs_anchor_entropies(program)
         or bool(program.weights)
         or experiment.loss.top_entropy_fraction < 1

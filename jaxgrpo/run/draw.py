@@ -68,6 +68,7 @@ def draw(
             # the step has other completions.
             key=jax.random.fold_in(key, np.uint32(2**32 - number)) if number else key,
             group_size=experiment.rollout.group_size,
+            demonstrations=experiment.rollout.demonstrations,
             on_tick=on_tick,
         )
         rollouts.append(rollout)
@@ -76,7 +77,7 @@ def draw(
         if config.enabled and (found := found + int(informative(rollout).sum())) >= wanted:
             break
     drawn = join(rollouts, sampler.config, sampler.pad_id)
-    values, tokens = drawn.metrics(), int(drawn.completions.lengths.sum())
+    values, tokens = drawn.metrics(), int(drawn.completions.lengths[drawn.sampled].sum())
     if not config.enabled:
         return Drawn(drawn, None, values, tokens)
     filled, trained = fill(drawn, wanted, sampler.config, sampler.pad_id)

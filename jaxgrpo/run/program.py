@@ -107,7 +107,7 @@ def build_program(experiment: Experiment) -> Program:
         )
     _check_weights(experiment)
     train_prompts = _prompts(experiment, tokenizer, "train")
-    if experiment.warmup.steps:
+    if experiment.warmup.steps or experiment.rollout.demonstrations:
         _check_worked(train_prompts, tokenizer, experiment.rollout.sampling.max_new_tokens)
     objective, credit = read_objective(experiment), read_credit(experiment)
     weights = read_weights(experiment)

@@ -44,6 +44,7 @@ def rehearse(
         "entropies": tokens,
         "group_ids": jax.ShapeDtypeStruct((_ROWS,), jnp.int32),
         "key": jax.eval_shape(lambda: jax.random.key(0)),
+        "off_policy": where,
         "reference_log_probs": tokens,
         "rewards": rows,
         "top_log_probs": tops,

@@ -52,6 +52,9 @@ class Batch:
     behaviour_top_log_probs: Float[Array, "B T K"] | None = None
     """Nats, under the sampler."""
 
+    off_policy: Bool[Array, "B T"] | None = None
+    """Tokens of demonstrations, which nobody sampled. None: there are none."""
+
     @property
     def rows(self) -> int:
         """B."""
@@ -71,6 +74,7 @@ class Batch:
             anchor_entropies=self.anchor_entropies,
             token_weights=self.token_weights,
             dropped=self.dropped,
+            off_policy=self.off_policy,
             behaviour_top_log_probs=self.behaviour_top_log_probs,
             key=None if self.step_seed is None else jax.random.key(self.step_seed[0]),
         )

@@ -326,6 +326,7 @@ SUPPLIES = {
     "anchor_entropies": ENTROPIES * np.float32(1.02),
     "behaviour_top_log_probs": np.full((B, T, 2), np.log(0.3), np.float32),
     "top_log_probs": np.full((B, T, 2), np.log(0.32), np.float32),
+    "off_policy": np.arange(B)[:, None] % 3 == np.zeros(T, int),
 }
 
 

@@ -17,7 +17,7 @@ from jaxgrpo.rollouts.records import ARRAYS, SCHEMA_VERSION
 from jaxgrpo.training import TokenTrace
 
 TOPS = {"top_ids", "behaviour_top_log_probs", "top_log_probs"}
-OPTIONAL = {"reference_log_probs", "token_advantages", "token_weights", *TOPS}
+OPTIONAL = {"reference_log_probs", "token_advantages", "token_weights", "demonstrations", *TOPS}
 # Made once with NumPy alone, when version 1 was new; never made again.
 VERSION_1 = pathlib.Path(__file__).parent / "fixtures" / "record_v1.npz"
 

@@ -41,7 +41,7 @@ def test_it_is_plain_maximum_likelihood(make_prompts, sampling):
 
 
 def test_a_missing_worked_example_is_named(make_prompts, sampling):
-    with pytest.raises(UserError, match="sums-0: the warm-up needs a worked example, got none"):
+    with pytest.raises(UserError, match="sums-0: a worked example is needed, got none"):
         worked_batch(make_prompts(worked=False), TOKENIZER, sampling)
 
 

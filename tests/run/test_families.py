@@ -17,7 +17,7 @@ from jaxgrpo.advantages import ADVANTAGE_TRANSFORMS, ADVANTAGES, REWARD_TRANSFOR
 from jaxgrpo.config import load, parse
 from jaxgrpo.core.errors import UserError
 from jaxgrpo.divergences import ROW_DIVERGENCES
-from jaxgrpo.losses import PENALTIES, ROW_PENALTIES
+from jaxgrpo.losses import LOSSES, PENALTIES, ROW_PENALTIES
 from jaxgrpo.losses.reasons import Reason
 from jaxgrpo.ratios import WEIGHTS
 from jaxgrpo.rewards import Score
@@ -55,6 +55,7 @@ MASKS = {
     "entropy bonus": ["--loss.entropy_bonus", "0.01"],
     "dynamic sampling": ["--rollout.dynamic_sampling.enabled", "true"],
 }
+DEMONSTRATED = ["--rollout.demonstrations", "1"]
 REQUIRED = {
     "overlong_penalised": {"max_length": 10, "buffer": 4},
     "filtered_group": {"keep": 3},
@@ -81,6 +82,8 @@ def cases():
     for name in (*PENALTIES.names(), *ROW_PENALTIES.names(), *rows):
         penalty = json.dumps({"name": name, "coefficient": 0.1})
         yield f"penalty {name}", ["--loss.penalty", penalty]
+    for name in ("luffy", "dagrpo", "atr"):
+        yield f"demonstrations {name}", ["--loss.name", name, *DEMONSTRATED]
     yield from MASKS.items()
 
 
@@ -129,7 +132,8 @@ def shared():
 @functools.cache
 def objective_of(loss):
     """Update and trace of a loss, by its config without what is no part of its objective."""
-    return build_program(parse(BASE, ["--loss", loss]))
+    demonstrated = "off_policy" in LOSSES.needs(json.loads(loss)["name"])
+    return build_program(parse(BASE, ["--loss", loss, *(DEMONSTRATED if demonstrated else [])]))
 
 
 def program_of(overrides):
@@ -517,3 +521,43 @@ def test_advantages_may_be_one_a_token(tmp_path, monkeypatch):
     wanted = np.where(batch.trainable, spread * result.trace.entropies, 0)
     np.testing.assert_allclose(batch.advantages, wanted, rtol=1e-3, atol=1e-6)
     assert np.isfinite(result.values["loss/total"])
+
+
+def test_demonstrations_take_the_last_places_of_each_group():
+    (result,) = train([*DEMONSTRATED, "--loss.name", "luffy"], steps=1, traced=True)
+    batch, rollout, program = result.batch, result.rollout, shared()
+    shown = np.arange(16) % 4 == 3
+    assert (batch.off_policy == shown[:, None]).all() and (rollout.sampled == ~shown).all()
+    for row in np.flatnonzero(shown):
+        example = rollout.prompts[row // 4].example
+        assert rollout.texts[row] == example.worked
+        ids = batch.completion_tokens[row, : batch.completion_lengths[row]]
+        assert ids.tolist() == [*program.tokenizer.encode(example.worked), 1]
+    # Their own log-probs before the step, so that ratios begin at 1; the sampler's for the others.
+    own = jax.device_get(program.score(shared_params(), program.place(batch))).log_probs
+    np.testing.assert_allclose(
+        batch.behaviour_log_probs[batch.trainable], own[batch.trainable], atol=1e-4
+    )
+    assert result.values["mismatch/mean_abs"] < 1e-4
+    # Metrics are of what was sampled, whatever demonstrations were worth.
+    rewards = rollout.rewards[~shown]
+    np.testing.assert_allclose(result.values["reward/mean"], rewards.mean(), rtol=1e-6)
+    # LUFFY's shaping, 0.1 p / (p + 0.1)^2 A, of the token as the update saw it.
+    tokens = batch.trainable & shown[:, None]
+    p = np.exp(result.trace.log_probs)
+    expected = 0.1 * p / (p + 0.1) ** 2 * batch.advantages[:, None]
+    np.testing.assert_allclose(result.trace.gradient_weights[tokens], expected[tokens], rtol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["--loss.name", "luffy"], "rollout.demonstrations must be at least 1, got 0"),
+        (["--rollout.demonstrations", "4"], "less than group_size 4, got 4"),
+        (["--rollout.demonstrations", "-1"], "at least 0 and less than group_size 4, got -1"),
+        ([*DEMONSTRATED, "--rollout.top_k_rows", "2"], "demonstrations have no sampler"),
+    ],
+)
+def test_demonstrations_that_cannot_be_are_one_line(overrides, message):
+    with pytest.raises(UserError, match=message):
+        parse(BASE, overrides)

@@ -79,6 +79,8 @@ def test_every_loss_of_ours_that_a_run_can_feed_passes(name):
     if set(LOSSES.needs(name)) <= SUPPLIED:
         rows = ["--rollout.top_k_rows", "2", "--training.anchor", "behaviour"]
         given = rows if "top_log_probs" in LOSSES.needs(name) else []
+        if "off_policy" in LOSSES.needs(name):
+            given = ["--rollout.demonstrations", "1"]
         rehearsed("--loss.name", name, "--loss.options", required.get(name, "{}"), *given)
 
 
