@@ -1,0 +1,144 @@
+"""Every loss trains the quickstart's task: no nan, and rewards no worse than where they began.
+
+All start from one policy, warmed up on worked examples, and take 30 optimiser steps. Minutes of
+real training: `launch/test -m long -s` runs it and prints the table.
+"""
+
+import dataclasses
+import json
+import math
+import pathlib
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from jaxgrpo.cli.main import main
+from jaxgrpo.config import load
+from jaxgrpo.losses import LOSSES
+from jaxgrpo.run import program as program_module
+from jaxgrpo.run import train
+from jaxgrpo.sharding import build_mesh
+
+QUICKSTART = pathlib.Path(__file__).parents[2] / "configs" / "quickstart.yaml"
+PROMPTS, STEPS, MINIBATCHES = 16, 15, 2
+WARM = [
+    *["--data.eval", "null", "--data.train.size", "8192", "--run.record_every", "0"],
+    *["--warmup.steps", "300", "--training.steps", "1", "--optimizer.learning_rate", "1e-9"],
+]
+SHORT = [
+    *["--data.eval", "null", "--data.train.size", "2048", "--run.record_every", "0"],
+    *["--warmup.steps", "0", "--optimizer.warmup_steps", "4", "--checkpoints.every_steps", "1000"],
+    *["--rollout.prompts_per_step", str(PROMPTS), "--training.steps", str(STEPS)],
+    *["--training.minibatches", str(MINIBATCHES), "--loss.options", "{}"],
+]
+# What a loss cannot do without, or whose scale is not that of a mean of -w A.
+MORE = {
+    "adrpo": ["--loss.options", "{beta: 0.5}", "--loss.penalty.measure", "true"],
+    "trust_region": ["--loss.options", "{divergence: chi2, delta: 0.04}"],
+    "dppo_topk_tv": ["--rollout.top_k_rows", "8", "--training.anchor", "behaviour"],
+    "dppo_topk_kl": ["--rollout.top_k_rows", "8", "--training.anchor", "behaviour"],
+    "luffy": ["--rollout.demonstrations", "1"],
+    "dagrpo": ["--rollout.demonstrations", "1"],
+    # The square of a sum over tokens; its paper's own advantages are rewards, in groups.
+    "gvpo": [
+        "--loss.aggregation.name",
+        "sequence_mean_token_sum",
+        "--advantages.name",
+        "group_centred",
+    ],
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One loss's run."""
+
+    loss: str
+    start: float
+    end: float
+    error: float
+    updates: int
+    grad: float
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"| {self.loss} | {self.start:.3f} | {self.end:.3f} | {self.error:.3f} | "
+            f"{self.updates} | {self.grad:.3g} | {self.seconds:.0f} |"
+        )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_device():
+    """Eight devices on a few cores are for what is tested with them; one is fastest."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            program_module, "build_mesh", lambda config: build_mesh(config, jax.devices()[:1])
+        )
+        yield
+
+
+@pytest.fixture(scope="module")
+def warmed(tmp_path_factory):
+    """A folder with the policy that every loss starts from, and its tokenizer."""
+    folder = tmp_path_factory.mktemp("every_loss")
+    train(load(QUICKSTART, [*WARM, "--run.directory", str(folder / "warm")]))
+    assert main(["export", str(folder / "warm"), str(folder / "model")]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def table():
+    rows: list[Row] = []
+    yield rows
+    print("\n| loss | reward, first 3 steps | last 5 | its error | updates | largest grad | s |")
+    print("|---|---|---|---|---|---|---|")
+    for row in rows:
+        print(row)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", LOSSES.names())
+def test_it_learns_or_at_least_unlearns_nothing(name, warmed, table):
+    model = warmed / "model"
+    began = time.perf_counter()
+    overrides = [
+        *["--model", json.dumps({"path": str(model)}), "--tokenizer", str(model)],
+        *["--run.directory", str(warmed / name), "--loss.name", name, *SHORT],
+        *MORE.get(name, []),
+    ]
+    train(load(QUICKSTART, overrides))
+    lines = (warmed / name / "metrics.jsonl").read_text().splitlines()
+    steps = [json.loads(line) for line in lines]
+    numbers = {key: [step[key] for step in steps] for key in steps[0]}
+    # Without a differing group there is no token that could be clipped: the share is of nothing.
+    missing = {
+        key
+        for key, values in numbers.items()
+        if not key.startswith("clip/") and not all(_finite(value) for value in values)
+    }
+    assert not missing
+    rewards, spread = (np.array(numbers[key]) for key in ("reward/mean", "reward/std"))
+    # Completions of a prompt go together: a step's mean has the error of so many prompts.
+    squares = spread**2 / PROMPTS
+    error = math.sqrt(squares[:3].mean() / 3 + squares[-5:].mean() / 5)
+    row = Row(
+        name,
+        float(rewards[:3].mean()),
+        float(rewards[-5:].mean()),
+        error,
+        STEPS * MINIBATCHES,
+        max(numbers["grad/norm"]),
+        time.perf_counter() - began,
+    )
+    table.append(row)
+    assert row.updates >= 30
+    # Two standard errors are what chance may take away.
+    assert row.end >= row.start - 2 * row.error, row
+
+
+def _finite(value) -> bool:
+    return value is not None and math.isfinite(value)
