@@ -67,69 +67,6 @@ def unlikeliness(
     return (rewards * (1 - beta * share)).astype(jnp.float32)
 
 
-@REWARD_TRANSFORMS.register(
-    Card(
-        formula="R - penalty clip((n - (max_length - buffer)) / buffer, 0, 1), n in tokens",
-        source="DAPO, arXiv:2503.14476, eq. 13",
-        level="sequence",
-        gradient="none",
-        defaults="penalty 1",
-        disagreements="In tokens; Tunix takes the length of the text.",
-        needs=("lengths",),
-    )
-)
-def overlong_penalised(
-    rewards: Float[Array, "B"],
-    group_ids: Int[Array, "B"],
-    *,
-    lengths: Int[Array, "B"],
-    max_length: int,
-    buffer: int,
-    penalty: float = 1.0,
-) -> Float[Array, "B"]:
-    """DAPO's soft punishment of completions that come near the longest allowed.
-
-    Args:
-      rewards: [B]. One a completion; nan or inf says not scored, and stays.
-      group_ids: [B] int. Not used; every transform takes it.
-      lengths: [B] int. Tokens of each completion.
-      max_length: The longest completion, in tokens.
-      buffer: Tokens before it over which the penalty grows from 0 to its full size.
-      penalty: What a completion of the longest length loses.
-
-    Returns:
-      [B] float32, without gradient.
-
-    Raises:
-      TypeError: rewards are not floating point, or group ids are not integers.
-      ValueError: the shapes are not [B], or the buffer is not between 1 and `max_length`.
-
-    Example:
-      >>> import jax.numpy as jnp, jaxgrpo as jg
-      >>> jg.advantages.overlong_penalised(
-      ...     jnp.ones(3),
-      ...     jnp.array([7, 7, 7]),
-      ...     lengths=jnp.array([5, 9, 12]),
-      ...     max_length=10,
-      ...     buffer=4,
-      ... )
-      Array([1.  , 0.25, 0.  ], dtype=float32)
-
-    Source:
-      arXiv:2503.14476, eq. 13.
-    """
-    checks.static_number(minimum=1, buffer=buffer)
-    checks.static_number(minimum=buffer, max_length=max_length)
-    checks.static_number(minimum=0, penalty=penalty)
-    checks.floating(rewards=rewards)
-    checks.integer(group_ids=group_ids, lengths=lengths)
-    checks.shape((None,), rewards=rewards)
-    checks.shape(tuple(rewards.shape), group_ids=group_ids, lengths=lengths)
-    over = (lengths - (max_length - buffer)).astype(jnp.float32) / buffer
-    rewards = jax.lax.stop_gradient(jnp.asarray(rewards)).astype(jnp.float32)
-    return rewards - penalty * jnp.clip(over, 0, 1)
-
-
 def informative_groups(rewards: Float[Array, "B"], group_ids: Int[Array, "B"]) -> Bool[Array, "B"]:
     """Dynamic sampling: the completions whose group has rewards that differ.
 
@@ -234,3 +171,61 @@ def clipped(
     checks.static_number(low=low)
     checks.static_number(minimum=low, high=high)
     return jnp.clip(advantages, low, high)
+
+
+@ADVANTAGE_TRANSFORMS.register(
+    Card(
+        formula="A of the floor(G (1 - rate)) largest |A| of a group, 0 for the others",
+        source="CPPO, arXiv:2503.22342",
+        level="group",
+        gradient="none",
+        defaults="rate 0.5, one of the paper's",
+        disagreements=(
+            "Pruned completions stay in the batch with advantage 0; CPPO fills their places. "
+            "Equals of the last one kept are kept too, so that the order of rows does not matter."
+        ),
+        needs=("group_ids",),
+    )
+)
+def pruned(
+    advantages: Float[Array, "B"] | Float[Array, "B T"],
+    *,
+    group_ids: Int[Array, "B"],
+    rate: float = 0.5,
+) -> Float[Array, "B"] | Float[Array, "B T"]:
+    """Only the completions of a group that its baseline says most about, the others at 0.
+
+    Args:
+      advantages: [B], or [B, T] whose largest |A| stands for the completion.
+      group_ids: [B] int. Which prompt each completion answers; any integers, in any order.
+      rate: Share of each group that goes; at least one completion stays.
+
+    Returns:
+      Of the shape and dtype of the input.
+
+    Raises:
+      TypeError: `advantages` is not floating point, or group ids are not integers.
+      ValueError: the shapes do not fit, or `rate` is not in [0, 1].
+
+    Example:
+      >>> import jax.numpy as jnp, jaxgrpo as jg
+      >>> jg.advantages.pruned(jnp.array([-1.0, 0.25, 0.75]), group_ids=jnp.array([7, 7, 7]))
+      Array([-1.,  0.,  0.], dtype=float32)
+
+    Source:
+      arXiv:2503.22342.
+    """
+    checks.static_number(minimum=0, maximum=1, rate=rate)
+    checks.floating(advantages=advantages)
+    checks.integer(group_ids=group_ids)
+    advantages = jnp.asarray(advantages)
+    checks.shape((advantages.shape[0],), group_ids=group_ids)
+    sizes = jnp.abs(advantages)
+    if sizes.ndim > 1:
+        sizes = jnp.max(sizes, axis=tuple(range(1, sizes.ndim)))
+    everywhere = jnp.ones(sizes.shape, bool)
+    fan = over_group(jnp.sum, everywhere.astype(jnp.int32), group_ids, initial=0)
+    # 10 * (1 - 0.9) is 0.99999999.
+    kept = jnp.maximum(jnp.floor(fan * (1 - rate) + 1e-4), 1)
+    keep = _statistics.ranks(sizes, group_ids, everywhere) < kept
+    return jnp.where(keep.reshape(keep.shape + (1,) * (advantages.ndim - 1)), advantages, 0)

@@ -29,18 +29,11 @@ class Group(NamedTuple):
 
 def of_each(rewards: Float[Array, "B"], group_ids: Int[Array, "B"]) -> Group:
     """Each completion's group, found by id and never by position."""
-    checks.floating(rewards=rewards)
-    checks.integer(group_ids=group_ids)
-    checks.shape((None,), rewards=rewards)
-    checks.shape(tuple(rewards.shape), group_ids=group_ids)
-    rewards = jax.lax.stop_gradient(jnp.asarray(rewards))
-    rewards = rewards.astype(jnp.promote_types(rewards.dtype, jnp.float32))
-    scored = jnp.isfinite(rewards)
-    rewards = jnp.where(scored, rewards, 0)
+    rewards, scored = scored_rewards(rewards, group_ids)
     low = over_group(jnp.min, rewards, group_ids, where=scored, initial=jnp.inf)
     high = over_group(jnp.max, rewards, group_ids, where=scored, initial=-jnp.inf)
     size = over_group(jnp.sum, scored.astype(jnp.int32), group_ids, initial=0)
-    noise = _NOISE_ULPS * jnp.finfo(rewards.dtype).eps * jnp.maximum(jnp.abs(low), jnp.abs(high))
+    noise = noise_of(jnp.maximum(jnp.abs(low), jnp.abs(high)))
     informative = scored & (high - low > noise)  # never of a lone sample
     # Rewards above the group's lowest first: a mean of huge numbers would drown the differences.
     excess = jnp.where(informative, rewards - jnp.where(informative, low, 0), 0)
@@ -52,6 +45,30 @@ def of_each(rewards: Float[Array, "B"], group_ids: Int[Array, "B"]) -> Group:
         centred=jnp.where(informative, excess - mean, 0),
         span=jnp.where(informative, high - low, 1),
     )
+
+
+def scored_rewards(
+    rewards: Float[Array, "B"], group_ids: Int[Array, "B"]
+) -> tuple[Float[Array, "B"], Bool[Array, "B"]]:
+    """The rewards, checked, detached, float32 at least and 0 where not scored; and where they are.
+
+    Raises:
+      TypeError: rewards are not floating point, or group ids are not integers.
+      ValueError: the shapes are not [B].
+    """
+    checks.floating(rewards=rewards)
+    checks.integer(group_ids=group_ids)
+    checks.shape((None,), rewards=rewards)
+    checks.shape(tuple(rewards.shape), group_ids=group_ids)
+    rewards = jax.lax.stop_gradient(jnp.asarray(rewards))
+    rewards = rewards.astype(jnp.promote_types(rewards.dtype, jnp.float32))
+    scored = jnp.isfinite(rewards)
+    return jnp.where(scored, rewards, 0), scored
+
+
+def noise_of(sizes: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Differences of numbers of these sizes that say nothing."""
+    return _NOISE_ULPS * jnp.finfo(sizes.dtype).eps * sizes
 
 
 def std_of(group: Group, group_ids: Int[Array, "B"], *, ddof: int = 1) -> Float[Array, "B"]:

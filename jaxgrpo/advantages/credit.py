@@ -13,7 +13,20 @@ from jaxgrpo.core.choice import Choice
 from jaxgrpo.core.registry import Registry
 
 # What `needs` may name, besides `where`: the trainable tokens.
-SUPPLIED = frozenset({"entropies", "function_rewards", "lengths", "sequence_log_probs", "weights"})
+SUPPLIED = frozenset(
+    {
+        "behaviour_log_probs",
+        "entropies",
+        "function_rewards",
+        "greedy_rewards",
+        "group_ids",
+        "lengths",
+        "sequence_log_probs",
+        "squared_probs",
+        "truncated",
+        "weights",
+    }
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,19 +58,17 @@ class Credit:
         operators = (*self.reward_transforms, self.advantage, *self.advantage_transforms)
         return frozenset(name for operator in operators for name in operator.needs)
 
-    def shaped(
-        self, rewards: Float[np.ndarray, " B"], group_ids: Int[np.ndarray, " B"], **batch: Any
-    ) -> Float[np.ndarray, " B"]:
-        """The rewards that the advantage is made from; nan stays nan."""
+    def shaped(self, rewards: Float[np.ndarray, " B"], **batch: Any) -> Float[np.ndarray, " B"]:
+        """The rewards that the advantage is made from; nan stays nan. `batch`: `batch_arrays`."""
         for transform in self.reward_transforms:
-            rewards = transform(rewards, group_ids, **batch)
+            rewards = transform(rewards, batch["group_ids"], **batch)
         return rewards
 
     def advantages(
-        self, shaped: Float[np.ndarray, " B"], group_ids: Int[np.ndarray, " B"], **batch: Any
+        self, shaped: Float[np.ndarray, " B"], **batch: Any
     ) -> Float[np.ndarray, " B"] | Float[np.ndarray, "B T"]:
         """One a completion, or one a token."""
-        values = self.advantage(shaped, group_ids, **batch)
+        values = self.advantage(shaped, batch["group_ids"], **batch)
         for transform in self.advantage_transforms:
             values = transform(values, **batch)
         return values
@@ -66,30 +77,43 @@ class Credit:
 def batch_arrays(
     *,
     where: Bool[np.ndarray, "B T"],
+    group_ids: Int[np.ndarray, " B"],
     lengths: Int[np.ndarray, " B"],
+    truncated: Bool[np.ndarray, " B"],
     behaviour_log_probs: Float[np.ndarray, "B T"],
     function_rewards: Float[np.ndarray, "B F"],
     weights: Float[np.ndarray, " F"],
     entropies: Float[np.ndarray, "B T"] | None = None,
+    squared_probs: Float[np.ndarray, "B T"] | None = None,
+    greedy_rewards: Float[np.ndarray, " B"] | None = None,
 ) -> Mapping[str, Any]:
     """Everything that operators may need, by name.
 
     Args:
       where: [B, T] bool. The completions' tokens.
+      group_ids: [B] int. Which prompt each completion answers.
       lengths: [B]. Tokens of each completion.
+      truncated: [B] bool. Cut off at the longest length.
       behaviour_log_probs: [B, T], nats. As the sampler recorded them.
       function_rewards: [B, F]. Of each reward function; nan where one failed.
       weights: [F]. Of the reward functions.
       entropies: [B, T], nats. Of the policy before the step, if something needs them.
+      squared_probs: [B, T]. Its squared probabilities summed over the vocabulary, if so.
+      greedy_rewards: [B]. Of the prompt's greedy completion, if so.
     """
     kept = np.where(where, behaviour_log_probs, 0)
     return {
         "where": where,
+        "group_ids": group_ids,
         "lengths": lengths,
+        "truncated": truncated,
+        "behaviour_log_probs": behaviour_log_probs,
         "sequence_log_probs": kept.sum(axis=1, dtype=np.float64).astype(np.float32),
         "function_rewards": function_rewards,
         "weights": weights,
         "entropies": entropies,
+        "squared_probs": squared_probs,
+        "greedy_rewards": greedy_rewards,
     }
 
 

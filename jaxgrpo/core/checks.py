@@ -69,8 +69,14 @@ def shape(expected: tuple[int | None, ...], **arrays: Array) -> None:
             raise ValueError(f"{name} must have shape [{want}], got {list(got)}")
 
 
-def static_number(*, minimum: float = -math.inf, above: float = -math.inf, **values: float) -> None:
-    """Each is a Python number, not traced, not nan, at least `minimum` and more than `above`.
+def static_number(
+    *,
+    minimum: float = -math.inf,
+    above: float = -math.inf,
+    maximum: float = math.inf,
+    **values: float,
+) -> None:
+    """Each is a Python number, not traced, not nan, and in (above, inf) and [minimum, maximum].
 
     Raises:
       TypeError: not a real number (bool and arrays included).
@@ -88,6 +94,8 @@ def static_number(*, minimum: float = -math.inf, above: float = -math.inf, **val
             raise ValueError(f"{name} must be at least {minimum:g}, got {value}")
         if not (value > above or above == -math.inf):
             raise ValueError(f"{name} must be more than {above:g}, got {value}")
+        if value > maximum:
+            raise ValueError(f"{name} must be at most {maximum:g}, got {value}")
 
 
 def _kind(name: str, x: Any, kind: type, wanted: str) -> None:

@@ -21,6 +21,7 @@ from jaxgrpo.losses._row_penalties import exact_forward_kl, exact_reverse_kl
 from jaxgrpo.losses._rpg import rpg
 from jaxgrpo.losses._score_penalties import absolute, k1_score, k3_score
 from jaxgrpo.losses._sequence import gmpo, gspo, gspo_token, luspo
+from jaxgrpo.losses._sequence_budget import sequence_budget
 from jaxgrpo.losses._soft import ce_gppo, cfpo, gppo, sapo
 from jaxgrpo.losses._squared import dro, gvpo
 from jaxgrpo.losses._trust_region import atr, trust_region
@@ -70,6 +71,7 @@ __all__ = [
     "reverse_kl",
     "rpg",
     "sapo",
+    "sequence_budget",
     "topr",
     "trust_region",
     "up_grpo",

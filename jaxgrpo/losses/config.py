@@ -76,12 +76,18 @@ class LossConfig:
     those of highest entropy before the step; all stay in the denominator. 1 trains all."""
     entropy_bonus: float = 0.0
     """Weight of the mean entropy, taken off the loss."""
+    positive_nll: float = 0.0
+    """Weight of -log p at the tokens of completions whose reward is above 0, added to the loss:
+    imitation of what went well (VAPO, arXiv:2504.05118: 0.1). All trainable tokens count in its
+    denominator."""
 
     def __post_init__(self) -> None:
         if not 0 < self.top_entropy_fraction <= 1:
             raise ValueError(
                 f"top_entropy_fraction must be in (0, 1], got {self.top_entropy_fraction}"
             )
+        if self.positive_nll < 0:
+            raise ValueError(f"positive_nll must not be negative, got {self.positive_nll}")
 
 
 def make_objective(config: LossConfig) -> Objective:
@@ -114,6 +120,7 @@ def make_objective(config: LossConfig) -> Objective:
         row_penalty=row_penalty if config.penalty.coefficient else None,
         penalty_coefficient=config.penalty.coefficient,
         entropy_bonus=config.entropy_bonus,
+        positive_nll=config.positive_nll,
         measures_reference=config.penalty.measure,
         measures_rows=config.penalty.measure_exact,
     )

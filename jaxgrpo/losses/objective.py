@@ -22,8 +22,8 @@ Penalty = Callable[..., Float[Array, "B T"]]
 class Objective:
     """Sum over rows of row weight times the row's token losses: parts of a batch simply add up.
 
-    Detached token weights multiply the policy term alone; the penalty and the entropy bonus are of
-    all trainable tokens. All of them share the row weights.
+    Detached token weights multiply the policy term alone; the penalty, the entropy bonus and the
+    likelihood of positive rows are of all trainable tokens. All of them share the row weights.
 
     The penalty is weighted by the detached ratio of the policy to the behaviour policy, so that its
     expected gradient stays the declared one after the policy has moved away from its samples. A
@@ -42,6 +42,8 @@ class Objective:
     penalty_coefficient: float = 0.0
     entropy_bonus: float = 0.0
     """What the mean entropy is multiplied with before it is taken off the loss."""
+    positive_nll: float = 0.0
+    """What -log p at the tokens of rows with a reward above 0 is multiplied with."""
     measures_reference: bool = False
     """Whether divergences from a reference are logged although nothing else reads it."""
     measures_rows: bool = False
@@ -100,6 +102,9 @@ class Objective:
         if self.entropy_bonus:
             parts["loss/entropy"] = -self.entropy_bonus * _weighted(entropies, inputs)
             total = total + parts["loss/entropy"]
+        if self.positive_nll:
+            parts["loss/positive_nll"] = self.positive_nll * _positive_nll(log_probs, inputs)
+            total = total + parts["loss/positive_nll"]
         weights = -jax.lax.stop_gradient(pull(_cotangents(losses, inputs))[0])
         metrics = measure(detached, jax.lax.stop_gradient(entropies), weights, inputs)
         return total, (parts, metrics)
@@ -156,6 +161,13 @@ class Objective:
         penalty = self.penalty(log_probs, inputs.reference_log_probs, where=inputs.where)
         moved = zero_where_masked(log_probs - inputs.behaviour_log_probs, inputs.where)
         return jax.lax.stop_gradient(jnp.exp(moved)) * penalty
+
+
+def _positive_nll(log_probs: Array, inputs: TokenInputs) -> Array:
+    if inputs.rewards is None:
+        raise ValueError("positive_nll needs rewards, got None")
+    positive = jnp.broadcast_to((inputs.rewards > 0)[:, None], log_probs.shape)
+    return _weighted(jnp.where(positive, -log_probs, 0), inputs)
 
 
 def _times_weights(losses: Array, inputs: TokenInputs) -> Array:

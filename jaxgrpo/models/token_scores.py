@@ -31,6 +31,8 @@ class TokenScores:
     """KL(policy || reference) over the whole vocabulary; no gradient."""
     row_penalties: Float[Array, "B T"] | None = None
     """The penalty asked for."""
+    squared_probs: Float[Array, "B T"] | None = None
+    """Squared probabilities summed over the vocabulary, not in nats; no gradient."""
 
 
 def score_tokens(
@@ -41,6 +43,7 @@ def score_tokens(
     top_ids: Int[Array, "B T K"] | None = None,
     reference: tuple[Float[Array, "B T D"], Float[Array, "D V"]] | None = None,
     penalty: RowPenalty | None = None,
+    squares: bool = False,
     temperature: float = 1.0,
     chunk_tokens: int = 4096,
 ) -> TokenScores:
@@ -55,6 +58,7 @@ def score_tokens(
       top_ids: [B, T, K] more ids at each position, clamped too.
       reference: states and unembedding of a reference policy; they carry no gradient.
       penalty: of the policy's rows and the reference's; its gradient is that of autodiff.
+      squares: whether squared probabilities are summed.
       temperature: divides the logits of both.
       chunk_tokens: about how many tokens' logits exist at once, over all rows.
 
@@ -83,7 +87,7 @@ def score_tokens(
 
     reference_states, reference_matrix = reference or (None, None)
     parts = jax.tree.map(split, (states, tokens, top_ids, reference_states))
-    scores: Any = _chunked(temperature, penalty, matrix, reference_matrix, *parts)
+    scores: Any = _chunked(temperature, penalty, squares, matrix, reference_matrix, *parts)
     return jax.tree.map(join, scores)
 
 
@@ -95,10 +99,11 @@ def _index(ids: Array, vocabulary: int) -> Array:
     return jnp.clip(ids, 0, vocabulary - 1)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _chunked(
     temperature: float,
     penalty: RowPenalty | None,
+    squares: bool,
     matrix: Array,
     reference_matrix: Array | None,
     states: Array,
@@ -112,6 +117,9 @@ def _chunked(
         size = rows.shape[-1]
         own = jnp.take_along_axis(rows, _index(token, size)[..., None], axis=-1)[..., 0]
         scores = TokenScores(own, -jnp.sum(jnp.exp(rows) * rows, axis=-1))
+        if squares:
+            summed = jnp.sum(jnp.exp(2 * rows), axis=-1)
+            scores = dataclasses.replace(scores, squared_probs=summed)
         if top is not None:
             gathered = jnp.take_along_axis(rows, _index(top, size), axis=-1)
             scores = dataclasses.replace(scores, top_log_probs=gathered)
@@ -128,9 +136,9 @@ def _chunked(
 
 
 def _chunked_forward(
-    temperature: float, penalty: RowPenalty | None, *arrays: Any
+    temperature: float, penalty: RowPenalty | None, squares: bool, *arrays: Any
 ) -> tuple[Any, tuple[Any, ...]]:
-    scores: Any = _chunked(temperature, penalty, *arrays)
+    scores: Any = _chunked(temperature, penalty, squares, *arrays)
     matrix, reference_matrix, states, tokens, _, reference_states = arrays
     other = (None, None) if penalty is None else (reference_matrix, reference_states)
     return scores, (matrix, states, tokens, scores.entropies, *other)
@@ -139,6 +147,7 @@ def _chunked_forward(
 def _chunked_backward(
     temperature: float,
     penalty: RowPenalty | None,
+    squares: bool,
     saved: tuple[Any, ...],
     cotangents: TokenScores,
 ) -> tuple[Array | None, ...]:

@@ -14,6 +14,7 @@ from jaxgrpo.ratios._normalisation import (
     effective_sample_size,
     mean_normalised_weights,
 )
+from jaxgrpo.ratios._prefix import prefix_mask
 from jaxgrpo.ratios._registry import RATIOS, WEIGHTS
 from jaxgrpo.ratios._rejection import (
     off_policy_sequence_mask,
@@ -37,6 +38,7 @@ __all__ = [
     "masked_weights",
     "mean_normalised_weights",
     "off_policy_sequence_mask",
+    "prefix_mask",
     "rejection_mask",
     "second_moment_mask",
     "sequence_masked_weights",

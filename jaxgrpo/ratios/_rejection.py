@@ -16,11 +16,13 @@ from jaxgrpo.ratios._registry import WEIGHTS
 @WEIGHTS.register(
     Card(
         formula="1 if the k1, k2 or k3 of rho (token, or its sum, mean or largest) <= threshold",
-        source="verl rollout_rs (token_k1 ... seq_max_k3); slime's veto is level max",
+        source="verl rollout_rs (token_k1 ... seq_max_k3); TRM, arXiv:2512.23075, is level max",
         level="sequence",
         gradient="none",
         defaults="k3, mean, 0.01: verl's docs give 0.001 to 0.01",
         disagreements=(
+            "TRM's second bound, on the mean, is another of these weights; slime's veto is level "
+            "max of k1. "
             "k1 is |log rho| here: verl tests -log rho against two bounds, which is the inverse of "
             "the interval meant. verl takes rejected tokens out of the denominator: counted_tokens."
         ),

@@ -98,6 +98,8 @@ class Rollout:
     reward_seconds: float
     demonstrations: int = 0
     """The last so many of each group were not sampled."""
+    greedy_scores: Sequence[Score] | None = None
+    """Of the P greedy completions, one a prompt, if there are such."""
 
     @property
     def sampled(self) -> Bool[np.ndarray, " B"]:
@@ -109,6 +111,14 @@ class Rollout:
     def rewards(self) -> Float[np.ndarray, " B"]:
         """Weighted sum of the reward functions; nan where one failed."""
         return np.array([score.total for score in self.scores], np.float32)
+
+    @property
+    def greedy_rewards(self) -> Float[np.ndarray, " B"] | None:
+        """For each row, the reward of its prompt's greedy completion."""
+        if self.greedy_scores is None:
+            return None
+        totals = np.array([score.total for score in self.greedy_scores], np.float32)
+        return np.repeat(totals, self.group_size)
 
     @property
     def group_ids(self) -> Int[np.ndarray, " B"]:
@@ -139,6 +149,9 @@ class Rollout:
                 np.mean(self.completions.stop_reasons[sampled] == StopReason.LENGTH)
             ),
         }
+        if self.greedy_scores is not None:
+            greedy = np.array([score.total for score in self.greedy_scores])
+            metrics["reward/greedy_mean"] = _mean(greedy[~np.isnan(greedy)])
         names = sorted({name for score in self.scores for name in score.values})
         for name in names:
             values = self.function_rewards([name])[sampled, 0]
@@ -189,6 +202,7 @@ def collect(
     key: PRNGKeyArray,
     group_size: int,
     demonstrations: int = 0,
+    greedy_sampler: Sampler | None = None,
     on_tick: Callable[[], None] | None = None,
 ) -> Rollout:
     """Sample `group_size` completions of every prompt and score them.
@@ -202,6 +216,7 @@ def collect(
       key: of this rollout.
       group_size: G.
       demonstrations: N of the G are the prompt's worked example.
+      greedy_sampler: draws one completion a prompt more, whose score is a baseline.
       on_tick: called between chunks of decoding and while rewards are waited for; what it raises
         ends the rollout, and nothing of it is kept.
     """
@@ -209,14 +224,17 @@ def collect(
     padded = pad_prompts(prompts, sampler.config, sampler.pad_id)
     fan = group_size - demonstrations
     completions = sampler(params, padded, key=key, group_size=fan, on_chunk=on_tick)
+    greedy: Completions | None = None
+    if greedy_sampler is not None:
+        greedy = greedy_sampler(params, padded, key=key, group_size=1, on_chunk=on_tick)
     if demonstrations:
         completions = with_demonstrations(completions, prompts, tokenizer, demonstrations)
     sampled = time.perf_counter()
-    texts = [
-        tokenizer.decode(row[:length].tolist())
-        for row, length in zip(completions.tokens, completions.lengths, strict=True)
-    ]
+    texts = _decoded(completions, tokenizer)
     scores = score_texts(pool, prompts, texts, on_tick)
+    greedy_scores = None
+    if greedy is not None:
+        greedy_scores = score_texts(pool, prompts, _decoded(greedy, tokenizer), on_tick)
     return Rollout(
         prompts=prompts,
         group_size=group_size,
@@ -227,4 +245,12 @@ def collect(
         sampling_seconds=sampled - start,
         reward_seconds=time.perf_counter() - sampled,
         demonstrations=demonstrations,
+        greedy_scores=greedy_scores,
     )
+
+
+def _decoded(completions: Completions, tokenizer: Tokenizer) -> list[str]:
+    return [
+        tokenizer.decode(row[:length].tolist())
+        for row, length in zip(completions.tokens, completions.lengths, strict=True)
+    ]

@@ -27,6 +27,9 @@ def join(rollouts: Sequence[Rollout], config: SamplingConfig, pad_id: int) -> Ro
         completions=jax.tree.map(lambda *parts: np.concatenate(parts), *completions),
         texts=[text for rollout in rollouts for text in rollout.texts],
         scores=[score for rollout in rollouts for score in rollout.scores],
+        greedy_scores=None
+        if rollouts[0].greedy_scores is None
+        else [score for rollout in rollouts for score in rollout.greedy_scores or ()],
         sampling_seconds=sum(rollout.sampling_seconds for rollout in rollouts),
         reward_seconds=sum(rollout.reward_seconds for rollout in rollouts),
     )
@@ -74,4 +77,7 @@ def _take(
         completions=jax.tree.map(lambda leaf: leaf[rows], rollout.completions),
         texts=[rollout.texts[row] for row in rows.tolist()],
         scores=[rollout.scores[row] for row in rows.tolist()],
+        greedy_scores=None
+        if rollout.greedy_scores is None
+        else [rollout.greedy_scores[group] for group in groups.tolist()],
     )

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 
 from jaxgrpo.advantages.credit import batch_arrays
 from jaxgrpo.losses.reasons import Reason
-from jaxgrpo.models import Params
+from jaxgrpo.models import Params, TokenScores
 from jaxgrpo.rollouts import Rollout, whole_batch
 from jaxgrpo.rollouts.gates import leave_out
 from jaxgrpo.run.program import Program
@@ -49,7 +49,10 @@ def make_batch(
     """
     experiment = program.experiment
     batch = whole_batch(rollout, experiment.rollout.sampling)
-    log_probs, entropies = _scored(program, params, batch) if _scores(program) else (None, None)
+    scores = _scored(program, params, batch) if _scores(program) else None
+    log_probs, entropies = (None, None)
+    if scores is not None:
+        log_probs, entropies = scores.log_probs, _on_host(scores.entropies)
     if batch.off_policy is not None and log_probs is not None:
         # As if the policy before the step had sampled them: every ratio begins at 1.
         own = np.where(batch.off_policy, log_probs, batch.behaviour_log_probs)
@@ -61,13 +64,13 @@ def make_batch(
     if _needs_anchor_entropies(program):
         batch = dataclasses.replace(batch, anchor_entropies=entropies)
     values: dict[str, float] = {}
-    batch = _with_advantages(program, batch, rollout, trained, entropies, values)
+    batch = _with_advantages(program, batch, rollout, trained, scores, values)
     batch = _masked(program, batch, rollout, trained)
     if program.weights:
         batch = _with_weights(program, batch, log_probs, values)
     if reference is not None and program.objective.uses_reference_log_probs:
-        scored, _ = _scored(program, reference, batch)
-        batch = dataclasses.replace(batch, reference_log_probs=scored)
+        scored = _scored(program, reference, batch)
+        batch = dataclasses.replace(batch, reference_log_probs=scored.log_probs)
     return Prepared(batch, entropies, values)
 
 
@@ -80,7 +83,7 @@ def _scores(program: Program) -> bool:
         or _needs_anchor_entropies(program)
         or bool(program.weights)
         or experiment.loss.top_entropy_fraction < 1
-        or "entropies" in program.credit.needs
+        or bool({"entropies", "squared_probs"} & program.credit.needs)
     )
 
 
@@ -95,7 +98,7 @@ def _with_advantages(
     batch: Batch,
     rollout: Rollout,
     trained: np.ndarray | None,
-    entropies: np.ndarray | None,
+    scores: TokenScores | None,
     values: dict[str, float],
 ) -> Batch:
     credit, functions = program.credit, program.experiment.rewards.functions
@@ -109,13 +112,17 @@ def _with_advantages(
         behaviour_log_probs=np.asarray(batch.behaviour_log_probs),
         function_rewards=rollout.function_rewards([function.name for function in functions]),
         weights=np.array([function.weight for function in functions], np.float32),
-        entropies=entropies,
+        group_ids=rollout.group_ids,
+        truncated=rollout.completions.stop_reasons == StopReason.LENGTH,
+        entropies=_on_host(scores.entropies if scores else None),
+        squared_probs=_on_host(scores.squared_probs if scores else None),
+        greedy_rewards=rollout.greedy_rewards,
     )
-    shaped = credit.shaped(rewards, rollout.group_ids, **arrays)
+    shaped = credit.shaped(rewards, **arrays)
     if credit.reward_transforms:
         scored = shaped[np.isfinite(shaped)]
         values["reward/shaped_mean"] = float(scored.mean()) if scored.size else float("nan")
-    advantages: Any = credit.advantages(shaped, rollout.group_ids, **arrays)
+    advantages: Any = credit.advantages(shaped, **arrays)
     return dataclasses.replace(batch, advantages=advantages)
 
 
@@ -152,11 +159,14 @@ def _with_weights(
     return dataclasses.replace(batch, **changes)
 
 
-def _scored(program: Program, params: Params, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probs and entropies of every row, as many at once as an update's micro-batch has."""
+def _on_host(array: Any) -> np.ndarray | None:
+    return None if array is None else np.asarray(array)
+
+
+def _scored(program: Program, params: Params, batch: Batch) -> TokenScores:
+    """Of every row, as many at once as an update's micro-batch has; on the host."""
     experiment = program.experiment
     size = experiment.rows_per_update // experiment.training.micro_batches
     parts = [batch.take(slice(first, first + size)) for first in range(0, batch.rows, size)]
     scored = [jax.device_get(program.score(params, program.place(part))) for part in parts]
-    log_probs = np.concatenate([scores.log_probs for scores in scored])
-    return log_probs, np.concatenate([scores.entropies for scores in scored])
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *scored)

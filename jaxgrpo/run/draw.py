@@ -69,6 +69,7 @@ def draw(
             key=jax.random.fold_in(key, np.uint32(2**32 - number)) if number else key,
             group_size=experiment.rollout.group_size,
             demonstrations=experiment.rollout.demonstrations,
+            greedy_sampler=program.greedy_sampler,
             on_tick=on_tick,
         )
         rollouts.append(rollout)

@@ -59,6 +59,8 @@ class Program:
     weights: tuple[TokenWeight, ...]
     sampler: Sampler
     eval_sampler: Sampler
+    greedy_sampler: Sampler | None
+    """Of one completion a prompt, for advantages that compare with it."""
     optimizer: optax.GradientTransformation
     warmup_optimizer: optax.GradientTransformation
     update: Update
@@ -86,6 +88,8 @@ class Program:
         counts = {name: function._cache_size() for name, function in jitted.items()}
         counts["sampler"] = self.sampler.compiled_programs()
         counts["eval_sampler"] = self.eval_sampler.compiled_programs()
+        if self.greedy_sampler is not None:
+            counts["greedy_sampler"] = self.greedy_sampler.compiled_programs()
         return counts
 
 
@@ -147,7 +151,12 @@ def build_program(experiment: Experiment) -> Program:
             make_loss(model, objective, **scoring), optimizer, micro_batches=training.micro_batches
         ),
         warmup_update=compiled(warmup_loss, warmup_optimizer),
-        score=jax.jit(lambda params, batch: score(model, params, batch, **scoring)),
+        greedy_sampler=make_sampler(dataclasses.replace(rollout.sampling, temperature=0.0))
+        if "greedy_rewards" in credit.needs
+        else None,
+        score=jax.jit(
+            functools.partial(score, model, squares="squared_probs" in credit.needs, **scoring)
+        ),
         trace=jax.jit(make_trace(model, objective, **scoring)),
         weigh=jax.jit(functools.partial(weigh, weights)),
     )

@@ -92,11 +92,15 @@ def _rehearse_credit(experiment: Experiment, credit: Credit) -> bool:
     functions = experiment.rewards.functions
     arrays = batch_arrays(
         where=np.ones(by_token, bool),
+        group_ids=group_ids,
+        truncated=np.zeros(len(rewards), bool),
         lengths=np.full(len(rewards), _TOKENS, np.int32),
         behaviour_log_probs=np.full(by_token, -1, np.float32),
         function_rewards=np.repeat(rewards[:, None], len(functions), axis=1),
         weights=np.array([function.weight for function in functions], np.float32),
         entropies=np.ones(by_token, np.float32),
+        squared_probs=np.ones(by_token, np.float32),
+        greedy_rewards=np.zeros(len(rewards), np.float32),
     )
     shaped = rewards
     for transform in credit.reward_transforms:

@@ -30,6 +30,7 @@ def score(
     tops: bool = False,
     reference: Params | None = None,
     penalty: RowPenalty | None = None,
+    squares: bool = False,
     temperature: float = 1.0,
     chunk_tokens: int = 4096,
 ) -> TokenScores:
@@ -42,6 +43,7 @@ def score(
       tops: whether to score the batch's `top_ids` too, in the same pass.
       reference: parameters of a policy to compare whole distributions with; no gradient.
       penalty: of the policy's rows and the reference's, which is needed then.
+      squares: whether the squared probabilities at each token are summed too.
       temperature: the one that the completions were sampled at.
       chunk_tokens: about how many tokens' logits exist at once.
 
@@ -75,6 +77,7 @@ def score(
         top_ids=batch.top_ids if tops else None,
         reference=None if reference is None else head(jax.lax.stop_gradient(reference)),
         penalty=penalty,
+        squares=squares,
         temperature=temperature,
         chunk_tokens=chunk_tokens,
     )

@@ -1,6 +1,7 @@
 """What every group advantage keeps to; a new one adds one golden row."""
 
 import functools
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -60,6 +61,21 @@ GOLDEN = {
             [0, -ROOT_HALF, -ROOT_HALF, 0, ROOT_HALF, ROOT_HALF],
         ),
     ],
+    # With one token a completion; all of equal probability and entropy.
+    "reinforce_plus_plus": [
+        ({"eps": 0.0}, (REWARDS - REWARDS.mean()) / REWARDS.std(ddof=1)),
+        ({"eps": 0.0, "discount": 0.5}, (REWARDS - REWARDS.mean()) / REWARDS.std(ddof=1)),
+    ],
+    "optimal_token_baseline": [({}, [-3, -0.5, 0, 0, 3, 0.5])],
+    # -1, 1 and 1, and a group in which all are correct; then -1, -1 and 1.
+    **{
+        name: [
+            ({"eps": 0.0}, np.array([-2, 0, 1, 0, 1, 0]) / np.sqrt(3)),
+            ({"eps": 0.0, "threshold": 4.0}, np.array([-1, 0, -1, 0, 2, 0]) / np.sqrt(3)),
+        ]
+        for name in ("gtpo", "grpo_s")
+    },
+    "remax": [({}, REWARDS - 1)],
     # The squares of the normalised sum to 3.
     "gdpo": [({"eps": 0.0}, np.array([-1, -ROOT_HALF, 0, 0, 1, ROOT_HALF]) / np.sqrt(0.6))],
 }
@@ -74,8 +90,10 @@ def all_but(*names):
 
 
 # The scale of these depends on the whole batch, or on where 0 is.
-OF_BATCH = ("batch_normalised", "gdpo", "gpg", "whitened_over_tokens")
-WITH_ZERO = ("gpg", "max_rl", "pass_at_k_normalised")
+OF_BATCH = ("batch_normalised", "gdpo", "gpg", "reinforce_plus_plus", "whitened_over_tokens")
+WITH_ZERO = ("gpg", "grpo_s", "gtpo", "max_rl", "pass_at_k_normalised", "remax")
+# These compare with something else than the group.
+UNGROUPED = ("reinforce_plus_plus", "remax")
 CASES = hnp.arrays(np.float32, 12, elements=st.floats(-4, 4, width=16))
 IDS = hnp.arrays(np.int32, 12, elements=st.integers(0, 3))
 
@@ -83,14 +101,20 @@ IDS = hnp.arrays(np.int32, 12, elements=st.integers(0, 3))
 def evaluate(name, rewards, group_ids, **options):
     rewards, group_ids = np.float32(rewards), np.int32(group_ids)
     if "lengths" in options:
-        return np.asarray(bound(name, len(rewards), **options)(rewards, group_ids))
+        return by_row(bound(name, len(rewards), **options)(rewards, group_ids))
     # Filled up with rows that are not scored: one program serves all small batches.
     rows = len(rewards)
     spare = max(12 - rows, 0)
     rewards = np.append(rewards, np.full(spare, np.nan, np.float32))
     group_ids = np.append(group_ids, np.full(spare, -999, np.int32))
     function = compiled(name, len(rewards), tuple(options.items()))
-    return np.asarray(function(rewards, group_ids))[:rows]
+    return by_row(function(rewards, group_ids))[:rows]
+
+
+def by_row(advantages):
+    """One a completion, which has one token."""
+    values = np.asarray(advantages)
+    return values[:, 0] if values.ndim == 2 else values
 
 
 @functools.cache
@@ -99,10 +123,18 @@ def compiled(name, rows, options):
 
 
 def bound(name, rows, **options):
-    """The advantage with its options, and lengths of 1 unless they are given."""
-    if "lengths" in ADVANTAGES.card(name).needs:
-        options = {"lengths": jnp.ones(rows, jnp.int32), **options}
-    return functools.partial(ADVANTAGES[name], **{**OPTIONS.get(name, {}), **options})
+    """The advantage with its options, and arrays of one token a completion unless given."""
+    arrays = {
+        "lengths": jnp.ones(rows, jnp.int32),
+        "where": jnp.ones((rows, 1), bool),
+        "entropies": jnp.ones((rows, 1)),
+        "behaviour_log_probs": jnp.full((rows, 1), jnp.log(0.5)),
+        "squared_probs": jnp.full((rows, 1), 0.5),
+        "greedy_rewards": jnp.ones(rows),
+    }
+    takes = inspect.signature(ADVANTAGES[name]).parameters
+    needed = {array: value for array, value in arrays.items() if array in takes}
+    return functools.partial(ADVANTAGES[name], **{**needed, **OPTIONS.get(name, {}), **options})
 
 
 def test_every_advantage_has_a_row():
@@ -118,27 +150,27 @@ def test_golden_values(name, options, expected):
     )
 
 
-@every
+@all_but(*UNGROUPED)
 def test_equal_rewards_are_exactly_0(name):
     # The mean of three times 0.1 is not 0.1 in float32; sums in two orders differ by rounding.
     rewards = [0.1, 0.1, 0.1, np.nextafter(np.float32(0.3), np.float32(1)), 0.3, 0.3]
     np.testing.assert_array_equal(evaluate(name, rewards, [0, 0, 0, 1, 1, 1]), np.zeros(6))
 
 
-@every
+@all_but("remax")
 @pytest.mark.parametrize("size", [3, 7, 64])
 def test_equal_rewards_are_exactly_0_at_any_size(name, size):
     for reward in (0.1, 1 / 3, -7.7, 1e-30, 1e30):
         np.testing.assert_array_equal(evaluate(name, [reward] * size, [4] * size), np.zeros(size))
 
 
-@every
+@all_but(*UNGROUPED)
 def test_a_lone_sample_is_0(name):
     np.testing.assert_array_equal(evaluate(name, [3.0], [9]), [0])
     np.testing.assert_array_equal(evaluate(name, [1.0, 2.0, 3.0], [0, 1, 2]), np.zeros(3))
 
 
-@all_but(*OF_BATCH)
+@all_but(*OF_BATCH, "remax")
 @pytest.mark.parametrize("missing", [np.nan, np.inf, -np.inf])
 def test_a_missing_reward_is_left_out(name, missing):
     advantages = evaluate(name, [0, missing, 3, missing, 6, 5], [1, 1, 1, 2, 1, 2])
@@ -190,7 +222,7 @@ def test_advantages_follow_a_permutation_and_a_renaming(name, rewards, group_ids
     )
 
 
-@all_but(*OF_BATCH, "best_of_group", "leave_one_out_normalised")
+@all_but(*OF_BATCH, "best_of_group", "leave_one_out_normalised", "remax")
 @settings(deadline=None, max_examples=25)
 @given(CASES, IDS)
 def test_each_group_sums_to_0_and_other_groups_do_not_matter(name, rewards, group_ids):
@@ -204,7 +236,7 @@ def test_each_group_sums_to_0_and_other_groups_do_not_matter(name, rewards, grou
         )
 
 
-@all_but("best_of_group", "pass_at_k_normalised")
+@all_but("best_of_group", "grpo_s", "gtpo", "pass_at_k_normalised")
 def test_a_higher_reward_never_has_a_lower_advantage(name):
     rewards = np.float32([5, 1, 4, 1, 9, 2, 6])
     advantages = evaluate(name, rewards, np.zeros(7, np.int32))
@@ -221,18 +253,18 @@ def test_jit_vmap_dtype_and_no_gradient(name):
         np.testing.assert_allclose(jax.jit(function)(rewards, group_ids), eager, rtol=1e-6)
     pair = jax.vmap(function)(jnp.stack([rewards, rewards]), jnp.stack([group_ids, group_ids]))
     np.testing.assert_allclose(pair, jnp.stack([eager, eager]), rtol=1e-6)
-    gradient = jax.grad(lambda x: function(x, group_ids)[0])(rewards)
+    gradient = jax.grad(lambda x: function(x, group_ids)[0].sum())(rewards)
     np.testing.assert_array_equal(gradient, np.zeros(6))
 
 
-@all_but("pass_at_k_normalised")
+@all_but("grpo_s", "gtpo", "pass_at_k_normalised")
 def test_float64_rewards_give_float32_advantages(name):
     with jax.enable_x64(True):
         # A difference that float32 would not see at all.
         rewards = jnp.array([1e9, 1e9 + 1e-3], jnp.float64)
         advantages = bound(name, 2)(rewards, jnp.zeros(2, int))
     assert advantages.dtype == jnp.float32
-    assert advantages[1] > 0
+    assert by_row(advantages)[1] > 0
 
 
 @every
@@ -259,6 +291,10 @@ def test_what_does_not_fit_is_refused(name):
         ("gpg", {"norm": 0.0}),
         ("pass_at_k_normalised", {"k": 0}),
         ("filtered_group", {"keep": 0}),
+        ("reinforce_plus_plus", {"discount": 0.0}),
+        ("reinforce_plus_plus", {"discount": 1.5}),
+        ("gtpo", {"share": 2.0}),
+        ("grpo_s", {"floor": 0.0}),
     ],
 )
 def test_numbers_out_of_range_are_refused(name, options):

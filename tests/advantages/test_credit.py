@@ -12,6 +12,8 @@ IDS = np.int32([0, 0, 1, 1])
 WHERE = np.arange(4)[None] < np.array([1, 4, 2, 3])[:, None]
 ARRAYS = batch_arrays(
     where=WHERE,
+    group_ids=IDS,
+    truncated=np.array([False, True, False, False]),
     lengths=np.int32([1, 4, 2, 3]),
     behaviour_log_probs=np.where(WHERE, np.float32([[-1], [-2], [-3], [-4]]), np.float32(np.nan)),
     function_rewards=np.float32([[1, 0], [0, 0], [1, 0], [0, 0]]),
@@ -35,25 +37,25 @@ def test_transforms_are_applied_in_order_before_and_after():
         ],
     )
     assert credit.needs == {"lengths", "sequence_log_probs"}
-    shaped = credit.shaped(REWARDS, IDS, **ARRAYS)
+    shaped = credit.shaped(REWARDS, **ARRAYS)
     # Lengths 1 4 2 3 lose 0, 0.4, 0, 0.2; sums of log-probs are -1 -8 | -6 -12.
     np.testing.assert_allclose(shaped, [0.5, -0.4 * 0.75, 0.5, -0.2 * 0.75], rtol=1e-6)
-    got = credit.advantages(shaped, IDS, **ARRAYS)
+    got = credit.advantages(shaped, **ARRAYS)
     np.testing.assert_allclose(got, [0.4, -1.0, 0.325, -1.0], rtol=1e-6)
     assert got.dtype == np.float32
 
 
 def test_gdpo_is_given_the_functions_one_by_one():
     credit = make_credit([], Choice(name="gdpo"), [])
-    got = credit.advantages(REWARDS, IDS, **ARRAYS)
+    got = credit.advantages(REWARDS, **ARRAYS)
     # Each group normalised is +-1/sqrt(2); their squares sum to 2 over 3.
     np.testing.assert_allclose(got, np.float32([1, -1, 1, -1]) * np.sqrt(0.75), rtol=1e-5)
     both = {**ARRAYS, "function_rewards": np.float32([[1, 0], [0, 1], [1, 0], [0, 1]])}
-    half = credit.advantages(REWARDS, IDS, **both)
+    half = credit.advantages(REWARDS, **both)
     np.testing.assert_allclose(half, got, rtol=1e-5)  # 1 - 0.5 is only another scale
     both["weights"] = np.float32([1, 1])
-    assert credit.advantages(REWARDS, IDS, **both).tolist() == [0] * 4
-    missing = credit.advantages(np.float32([1, np.nan, 1, 0]), IDS, **ARRAYS)
+    assert credit.advantages(REWARDS, **both).tolist() == [0] * 4
+    missing = credit.advantages(np.float32([1, np.nan, 1, 0]), **ARRAYS)
     assert missing[:2].tolist() == [0, 0]
 
 
@@ -69,7 +71,7 @@ def test_a_users_own_gets_what_it_names(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     credit = make_credit([], Choice(name="own_credit:by_token"), [Choice(name="own_credit:halved")])
     assert credit.needs == {"where", "entropies"}
-    got = credit.advantages(REWARDS, IDS, **ARRAYS)
+    got = credit.advantages(REWARDS, **ARRAYS)
     assert np.array_equal(got, WHERE * REWARDS[:, None] / 2)
     with pytest.raises(LookupError, match="needs attention, which a run does not have"):
         make_credit([], Choice(name="own_credit:greedy"), [])

@@ -146,6 +146,8 @@ def test_transforms_are_float32_jitted_and_without_gradient(name):
         "unlikeliness": {"sequence_log_probs": jnp.arange(5.0)},
         "overlong_penalised": {"lengths": ONE_GROUP + 9, "max_length": 10, "buffer": 4},
         "pass_at_k_rewards": {"k": 2},
+        "length_penalised": {"lengths": jnp.arange(5)},
+        "truncated_penalised": {"truncated": jnp.arange(5) > 2},
     }[name]
     rewards = jnp.array([1.0, 0.0, 1.0, 0.5, 0.0])
 

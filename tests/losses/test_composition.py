@@ -77,6 +77,21 @@ def test_the_entropy_bonus_is_the_weighted_mean_entropy_with_its_gradient():
     assert "loss/entropy" not in run(make_objective(LossConfig()), PLAIN)[0]
 
 
+def test_the_likelihood_of_positive_rows_with_its_gradient():
+    objective = make_objective(LossConfig(name="reinforce", positive_nll=0.1))
+    rewarded = dataclasses.replace(PLAIN, rewards=np.float32([0.5, 0.0, np.nan, 1.0]))
+    parts, _, (gradient, _) = run(objective, rewarded)
+    _, _, (without, _) = run(make_objective(LossConfig(name="reinforce")), rewarded)
+    rows = WHERE & np.array([[True], [False], [False], [True]])
+    wanted = -0.1 * np.sum(np.where(rows, LOG_PROBS, 0) * ROWS[:, None])
+    np.testing.assert_allclose(parts["loss/positive_nll"], wanted, rtol=1e-5)
+    np.testing.assert_allclose(
+        gradient - without, np.where(rows, -0.1 * ROWS[:, None], 0), rtol=1e-4, atol=1e-7
+    )
+    with pytest.raises(ValueError, match="positive_nll needs rewards"):
+        objective(LOG_PROBS, ENTROPIES, PLAIN)
+
+
 @pytest.mark.parametrize("filling", [np.nan, np.inf, 1e30])
 def test_what_a_dropped_token_and_padding_hold_changes_no_bit(filling):
     """Its ratio to the anchor may be infinite: 0 times that is no gradient."""

@@ -43,6 +43,7 @@ CASES = {
     "reinforce": {"weight": "ratio"},
     "rpg": {"beta": 0.1, "clipped": True},
     "sapo": {},
+    "sequence_budget": {"total": 0.1},
     "topr": {"level": "sequence"},
     "trust_region": {"divergence": "binary_tv", "delta": 0.03},
     "up_grpo": {},
@@ -53,7 +54,8 @@ NOT_MINUS_A = {"clip_cov", "dagrpo", "gvpo", "luffy", "real"}
 # A penalty, or rewards in the place of advantages, goes on where the advantage is 0.
 LIVE_WITHOUT_ADVANTAGE = {"adrpo", "dro", "gvpo", "kl_cov", "real", "rpg"}
 # Their value has the gradient that is descended: nothing but advantages and masks is detached.
-UNDETACHED = ["adrpo", "atr", "cfpo", "dro", "gmpo", "ppo_clip", "sapo", "trust_region"]
+UNDETACHED = ["adrpo", "atr", "cfpo", "dro", "gmpo", "ppo_clip", "sapo"]
+UNDETACHED += ["sequence_budget", "trust_region"]
 
 every = pytest.mark.parametrize("name", CASES)
 alone = pytest.mark.parametrize(

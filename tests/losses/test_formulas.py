@@ -339,6 +339,19 @@ ROWS = [
         erc(ppo(X.r, 0.2, 0.28, 1.5)),
     ),
 ]
+
+
+def sequence_budget(total, shares):
+    shares = np.where(X.where, shares, 0)
+    budgets = total * shares / np.maximum(shares.sum(-1, keepdims=True), 1e-9)
+    cut = outward(X.r - 1 - X.d, budgets, budgets)
+    return surrogate(np.where(cut, 0, X.r), np.where(cut, 1, X.r))
+
+
+ROWS += [
+    ("sequence_budget", {}, sequence_budget(0.5, X.entropies)),
+    ("sequence_budget", {"total": 0.2, "by": "tokens"}, sequence_budget(0.2, np.ones(SHAPE))),
+]
 RATIO_TABLES = {"ppo_clip", "atr", "trust_region"}  # in test_golden
 
 

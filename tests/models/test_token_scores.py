@@ -67,6 +67,23 @@ def test_chunks_in_float32():
         np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
 
 
+def test_squared_probabilities_against_numpy_and_without_gradient():
+    logits = STATES @ MATRIX / TEMPERATURE
+    probs = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+
+    def chunked(*arrays, squares=True):
+        return score_tokens(*arrays, squares=squares, temperature=TEMPERATURE, chunk_tokens=6)
+
+    with jax.enable_x64(True):
+        arrays = jnp.asarray(STATES), jnp.asarray(MATRIX), jnp.asarray(TOKENS)
+        scores = chunked(*arrays)
+        gradients = jax.grad(lambda x: chunked(x, *arrays[1:]).squared_probs.sum())(arrays[0])
+        plain = chunked(*arrays, squares=False)
+    np.testing.assert_allclose(scores.squared_probs, (probs**2).sum(-1), rtol=1e-12)
+    assert not np.any(gradients)
+    assert plain.squared_probs is None
+
+
 def test_log_probs_against_numpy():
     logits = STATES @ MATRIX / TEMPERATURE
     rows = logits - np.log(np.exp(logits).sum(-1, keepdims=True))

@@ -42,6 +42,8 @@ GOLDEN_WEIGHTS = {
     "off_policy_sequence_mask": ({"delta": 0.1}, [[0] * 4, [1] * 4], 1),
     # The mean of |r - 1| is 0.51 and 2.7, under the mask 0.52; all advantages are negative.
     "vaco_mask": ({"delta": 0.6}, [[1, 1, 1, 1], [1, 1, 0, 1]]),
+    # Sums of r - 1 - log r are 0.31, 0.50, 0.50, 0.69 and 3.2; under the mask 0.31, 0.31, 0.50.
+    "prefix_mask": ({"budget": 0.4}, [[1, 0, 0, 0], [0, 0, 0, 0]], np.array([1, 0, 1, 0])),
     # (log r)^2 is 0.48, 0.48, 0.003, 0.48 and 3.2, 0, 5.3, 3.2.
     "second_moment_mask": ({"threshold": 0.1}, [[0, 0, 1, 0], [0, 1, 0, 0]]),
 }

@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -84,6 +85,34 @@ def test_it_ticks_between_chunks_and_while_waiting(collected):
     rollout, _, ticks, _ = collected
     chunks = -(-int(rollout.completions.lengths.max()) // 2)
     assert len(ticks) == chunks + 1
+
+
+def test_a_greedy_completion_a_prompt_is_scored_beside_the_others(collected):
+    plain, _, _, tokenizer = collected
+    mesh = build_mesh(MeshConfig(), jax.devices()[:1])
+    config = SamplingConfig(max_new_tokens=5, decode_chunk=2, length_buckets=(4,))
+    stop_ids = tuple(range(1, 99, 4))
+    make = functools.partial(Sampler, MODEL, stop_ids=stop_ids, pad_id=0, mesh=mesh)
+    coldest = make(dataclasses.replace(config, temperature=0.0))
+    params = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0.5), abstract_params(MODEL))
+    pool = Lengths()
+    rollout = collect(
+        make(config),
+        params,
+        plain.prompts,
+        tokenizer,
+        pool,
+        key=jax.random.key(2),
+        group_size=4,
+        greedy_sampler=coldest,
+    )
+    assert list(rollout.texts) == list(plain.texts)
+    greedy = pool.items[8:]
+    assert [item.answer for item in greedy] == ["answer 7", "answer 3"]
+    first, second = (len(item.completion) for item in greedy)
+    assert rollout.greedy_rewards.tolist() == [first] * 4 + [second] * 4
+    assert rollout.metrics()["reward/greedy_mean"] == (first + second) / 2
+    assert plain.greedy_rewards is None
 
 
 def test_prompts_are_padded_to_the_bucket_of_the_longest(make_prompts, sampling):

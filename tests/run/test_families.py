@@ -53,6 +53,7 @@ MASKS = {
     "truncated, counted": [*TRUNCATED, "--rollout.count_truncated", "true"],
     "top entropy": ["--loss.top_entropy_fraction", "0.2"],
     "entropy bonus": ["--loss.entropy_bonus", "0.01"],
+    "positive nll": ["--loss.positive_nll", "0.1"],
     "dynamic sampling": ["--rollout.dynamic_sampling.enabled", "true"],
 }
 DEMONSTRATED = ["--rollout.demonstrations", "1"]
@@ -142,10 +143,11 @@ def program_of(overrides):
     for outside in ("weights", "top_entropy_fraction"):
         config.pop(outside)
     compiled = objective_of(json.dumps(config))
+    program = build_program(experiment)
     return dataclasses.replace(
-        build_program(experiment),
+        program,
         sampler=shared().sampler,
-        score=shared().score,
+        score=program.score if "squared_probs" in program.credit.needs else shared().score,
         update=compiled.update,
         trace=compiled.trace,
     )
@@ -266,6 +268,18 @@ def test_a_mask_that_takes_everything_leaves_the_penalty():
     where = result.batch.trainable
     assert (result.trace.reasons[where] == Reason.MISMATCH_MASK).all()
     assert (result.trace.gradient_weights == 0).all()
+
+
+def test_a_greedy_baseline_goes_with_its_prompt_through_dynamic_sampling():
+    overrides = ["--advantages", choice("remax"), *MASKS["dynamic sampling"]]
+    (result,) = train(overrides, steps=1, pool=Pool(flat=3))
+    assert result.values["sampling/batches"] > 1
+    rollout = result.rollout
+    greedy = rollout.greedy_rewards.reshape(4, 4)
+    assert (greedy == greedy[:, :1]).all()
+    trained = np.asarray(result.batch.trainable).any(axis=1)
+    wanted = rollout.rewards - rollout.greedy_rewards
+    np.testing.assert_allclose(result.batch.advantages[trained], wanted[trained], rtol=1e-6)
 
 
 def test_truncated_completions_train_nothing_and_stay_in_their_groups_statistics(tmp_path):
