@@ -141,6 +141,12 @@ class Experiment:
         objective = read_objective(self)
         _check_level(self, objective.level)
         _check_tops(self, objective)
+        if self.loss.name in _ANCHORED and self.training.anchor == "auto":
+            raise ValueError(
+                f"loss {self.loss.name!r} bounds the distance from a policy that must be named: "
+                "training.anchor must be 'behaviour', the sampler, as in its paper, or 'proximal', "
+                "got 'auto'"
+            )
         if "off_policy" in objective.needs and not self.rollout.demonstrations:
             raise ValueError(
                 f"loss {self.loss.name!r} learns from demonstrations besides samples: "
@@ -174,6 +180,10 @@ class Experiment:
     def optimizer_steps(self) -> int:
         """Optimiser steps of the GRPO stage."""
         return self.training.steps * self.training.updates
+
+
+# Which policy their region is centred on is half of what they are: nothing is chosen silently.
+_ANCHORED = frozenset({"dppo_kl", "dppo_tv"})
 
 
 def _check_level(experiment: Experiment, level: str) -> None:

@@ -22,8 +22,8 @@ class TrainingConfig:
     """What ratios are taken to: the log-probs that the sampler recorded ("behaviour"), or the
     trainer's own before the first optimiser step ("proximal"). "auto" is the live policy itself
     when a rollout gets one optimiser step (ratios are exactly 1), else "behaviour", or "proximal"
-    with `loss.weights`. Losses that read rows of the sampler's likeliest tokens have those of no
-    other anchor: they want "behaviour" said."""
+    with `loss.weights`. DPPO's losses want one of the two said; those of them that read rows of the
+    sampler's likeliest tokens have no other anchor's: "behaviour"."""
     max_mismatch: float = 0.0
     """The run stops when the mean |log-prob difference| of sampler and trainer exceeds this, in
     nats; 0 only logs it."""

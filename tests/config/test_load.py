@@ -96,7 +96,9 @@ def test_whatever_does_not_fit_is_refused_in_one_line(text, says):
 
 
 def test_an_option_of_an_operator_may_be_infinite():
-    experiment = parse(MINIMAL + "loss: {name: dppo_tv, options: {cap: .inf}}\n")
+    experiment = parse(
+        MINIMAL + "loss: {name: dppo_tv, options: {cap: .inf}}\ntraining: {anchor: behaviour}\n"
+    )
     assert experiment.loss.options == {"cap": float("inf")}
 
 

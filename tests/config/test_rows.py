@@ -46,6 +46,15 @@ def test_its_anchor_is_the_sampler_and_said_to_be(anchor, minibatches):
     assert f"training.anchor must be 'behaviour', got '{anchor}'" in message
 
 
+@pytest.mark.parametrize("name", ["dppo_tv", "dppo_kl"])
+def test_the_binary_ones_want_their_anchor_said(name):
+    message = refused("--loss.name", name)
+    assert f"loss '{name}'" in message
+    assert "training.anchor must be 'behaviour'" in message
+    for anchor in ("behaviour", "proximal"):
+        assert parse(MINIMAL, ["--loss.name", name, ANCHOR, anchor]).training.anchor == anchor
+
+
 def test_rows_may_be_recorded_for_any_loss():
     experiment = parse(MINIMAL, [ROWS, "4"])
     assert experiment.rollout.top_k_rows == 4

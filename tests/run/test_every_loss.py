@@ -37,6 +37,8 @@ SHORT = [
 MORE = {
     "adrpo": ["--loss.options", "{beta: 0.5}", "--loss.penalty.measure", "true"],
     "trust_region": ["--loss.options", "{divergence: chi2, delta: 0.04}"],
+    "dppo_tv": ["--training.anchor", "behaviour"],
+    "dppo_kl": ["--training.anchor", "behaviour"],
     "dppo_topk_tv": ["--rollout.top_k_rows", "8", "--training.anchor", "behaviour"],
     "dppo_topk_kl": ["--rollout.top_k_rows", "8", "--training.anchor", "behaviour"],
     "luffy": ["--rollout.demonstrations", "1"],
