@@ -98,10 +98,15 @@ def _expected_fault(subject: Subject, found: Enumerated) -> str:
             if subject.claims != "policy_gradient"
             else "the expected gradient is zero: nothing is learnt"
         )
+    target = found.targets[subject.claims]
+    if factor := _factor(found.gradient, target):
+        size = f"{factor:.4g} times " if factor > 0 else "minus "
+        scaled = f" times {-factor:.4g}" if factor < 0 and not np.isclose(factor, -1) else ""
+        reason = "a scale that the learning rate would hide" if factor > 0 else "wrong sign"
+        return f"the expected gradient is {size}that of {_WORDS[subject.claims]}{scaled}: {reason}"
     match = _match(found)
     if match:
         return f"the expected gradient is {match}, and not that of {_WORDS[subject.claims]}"
-    target = found.targets[subject.claims]
     cosine = found.gradient @ target / np.linalg.norm(found.gradient) / np.linalg.norm(target)
     return (
         f"the expected gradient is that of no known objective; its cosine with that of "
@@ -119,14 +124,19 @@ _WORDS = {
 def _match(found: Enumerated) -> str:
     """Which named objective the gradient is that of, up to a factor."""
     for name, target in found.targets.items():
-        factor = found.gradient @ target / (target @ target)
-        if np.allclose(found.gradient, factor * target, atol=1e-9):
+        if factor := _factor(found.gradient, target):
             if factor < 0:
                 size = "" if np.isclose(factor, -1) else f" times {-factor:.4g}"
                 return f"minus that of {_WORDS[name]}{size}: wrong sign"
             size = "" if np.isclose(factor, 1) else f"{factor:.4g} times "
             return f"{size}that of {_WORDS[name]}"
     return ""
+
+
+def _factor(gradient: np.ndarray, target: np.ndarray) -> float:
+    """By what the target is to be multiplied to be the gradient; 0 where no number will do."""
+    factor = float(gradient @ target / (target @ target))
+    return factor if np.allclose(gradient, factor * target, atol=1e-9) else 0.0
 
 
 @register("expected gradient, one step", _CLAIMING)

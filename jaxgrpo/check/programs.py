@@ -1,8 +1,11 @@
 """The same numbers under every transformation and dtype: jit, vmap, remat, shard_map, bfloat16."""
 
+from collections.abc import Iterator
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core
 from jax.sharding import PartitionSpec
 from jax.typing import DTypeLike
 
@@ -110,6 +113,35 @@ def in_float32(subject: Subject) -> Outcome:
 def in_bfloat16(subject: Subject) -> Outcome:
     """Rounding of bfloat16, against float64 on the same inputs; tokens at a bound are left out."""
     return _in_dtype(subject, jnp.bfloat16, 16)
+
+
+@register("precision kept", EVERY)
+def keeps_precision(subject: Subject) -> Outcome:
+    """Nothing inside is rounded to fewer bits than what went in has."""
+    batch = example(subject, masked=True)
+    try:
+        program = jax.make_jaxpr(subject)(batch.live, dict(batch.others), batch.where)
+    except NOT_TRACEABLE:
+        return Outcome(note="not known of what cannot be traced")
+    narrow = sorted(set(_narrowed(program.jaxpr)))
+    if not narrow:
+        return Outcome()
+    return Outcome(
+        diagnosis=f"float64 went in and is rounded to {', '.join(narrow)} inside: keep the dtype "
+        "of the inputs, or go up from it"
+    )
+
+
+def _narrowed(jaxpr: core.Jaxpr) -> Iterator[str]:
+    """The float dtypes that a program rounds float64 to, those of programs inside it too."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "convert_element_type":
+            before, after = equation.invars[0].aval, equation.outvars[0].aval
+            floats = all(jnp.issubdtype(x.dtype, jnp.floating) for x in (before, after))
+            if floats and after.dtype.itemsize < before.dtype.itemsize:
+                yield str(after.dtype)
+        for inner in core.jaxprs_in_params(equation.params):
+            yield from _narrowed(inner)
 
 
 def _in_dtype(subject: Subject, dtype: DTypeLike, ulps: int) -> Outcome:

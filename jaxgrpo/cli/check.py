@@ -149,7 +149,8 @@ def _print_whole(report: "Report") -> None:
         for region in report.regions:
             print(f"  {region}")
     failures = len(report.failures)
-    verdict = "every property holds" if report.passed else f"{failures} properties do not hold"
+    broken = "1 property does not hold" if failures == 1 else f"{failures} properties do not hold"
+    verdict = "every property holds" if report.passed else broken
     print(f"{report.name}: {verdict}, {report.seconds:.1f} s")
 
 

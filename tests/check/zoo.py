@@ -173,6 +173,12 @@ def inverse_kl3(sampler_log_probs, other_log_probs, *, where=None):
     return masked(jnp.expm1(shift) - shift, where)
 
 
+def half_precision(log_probs, anchor_log_probs, advantages, *, where=None):
+    shift = masked(log_probs - anchor_log_probs, where).astype(jnp.bfloat16)
+    ratios = jnp.exp(shift).astype(log_probs.dtype)
+    return masked(-ratios * tokens(advantages, where), where)
+
+
 def negative_kl1(sampler_log_probs, other_log_probs, *, where=None):
     return masked(other_log_probs - sampler_log_probs, where)
 
@@ -211,6 +217,7 @@ ZOO = [
     (reduced, "loss", "shape and dtype", "one value a token is wanted"),
     (all_detached, "loss", "on-policy gradient is -A", "everything is detached"),
     (narrow_dtype, "loss", "shape and dtype", "float32 came out where float64 went in"),
+    (half_precision, "loss", "precision kept", "rounded to bfloat16 inside"),
     (wrong_derivative, "loss", "gradient against differences", "central differences"),
     (k1_as_loss, "penalty", "expected gradient, one step", "zero: k1 used as a loss"),
     (k3_as_reverse, "penalty", "expected gradient, one step", "the forward KL"),
