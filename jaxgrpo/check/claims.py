@@ -53,6 +53,8 @@ def _on_policy_fault(subject: Subject, batch: Example, gradient: np.ndarray) -> 
         return "the gradient is scaled by the probability: pi where the ratio pi / anchor is wanted"
     if np.allclose(factors, 1 + live):
         return "the weight is not detached: sign flips below p = 0.37, where 1 + log p is negative"
+    if np.allclose(added := gradient + advantages, (gradient + advantages).flat[0]):
+        return f"the gradient is -A and {added.flat[0]:.4g} more at every token, whatever A is"
     if np.allclose(factors, factors.flat[0]):
         return f"every token's gradient is -A times {factors.flat[0]:.4g}: a factor too much"
     dead = factors == 0

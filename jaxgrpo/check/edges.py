@@ -65,6 +65,11 @@ def no_advantage(subject: Subject) -> Outcome:
     if "reference_log_probs" in batch.others:
         batch = batch.replace(reference_log_probs=jnp.full(batch.live.shape, -1.0))
     value, gradient = np.asarray(batch.values(subject)), np.asarray(batch.gradient(subject))
+    if gradient[0].any() and np.isfinite(gradient[0]).all():
+        return Outcome(
+            diagnosis=f"at A = 0 and ratio 1 the gradient is {float(gradient[0].sum()):.4g}: "
+            "something is added that no advantage multiplies"
+        )
     if np.isnan(value).any() or np.isnan(gradient).any():
         return Outcome(
             diagnosis="A = 0 at an overflowed ratio is nan (0 * inf): mask the input of exp where "

@@ -1,6 +1,7 @@
 """The same numbers under every transformation and dtype: jit, vmap, remat, shard_map, bfloat16."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -136,10 +137,11 @@ def _narrowed(jaxpr: core.Jaxpr) -> Iterator[str]:
     """The float dtypes that a program rounds float64 to, those of programs inside it too."""
     for equation in jaxpr.eqns:
         if equation.primitive.name == "convert_element_type":
-            before, after = equation.invars[0].aval, equation.outvars[0].aval
-            floats = all(jnp.issubdtype(x.dtype, jnp.floating) for x in (before, after))
-            if floats and after.dtype.itemsize < before.dtype.itemsize:
-                yield str(after.dtype)
+            atoms: Any = (*equation.invars, *equation.outvars)
+            before, after = (jnp.dtype(atom.aval.dtype) for atom in atoms)
+            floats = all(jnp.issubdtype(dtype, jnp.floating) for dtype in (before, after))
+            if floats and after.itemsize < before.itemsize:
+                yield str(after)
         for inner in core.jaxprs_in_params(equation.params):
             yield from _narrowed(inner)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import jax
 
 from jaxgrpo.check import claims, derivatives, edges, programs, signs, structure, values
-from jaxgrpo.check.examples import example
+from jaxgrpo.check.examples import NOT_TRACEABLE, example
 from jaxgrpo.check.findings import Finding, Report
 from jaxgrpo.check.properties import PROPERTIES, Outcome, Property
 from jaxgrpo.check.subject import Subject
@@ -18,7 +18,7 @@ _ROOMS = [
     room.__name__ for room in (structure, derivatives, claims, values, signs, edges, programs)
 ]
 # Without these nothing else says anything.
-_FIRST = ("shape and dtype",)
+_FIRST = ("shape and dtype", "same every time")
 
 
 def check(subject: Subject, on_property: Callable[[str], None] | None = None) -> Report:
@@ -65,8 +65,8 @@ def rehearse(subject: Subject) -> None:
         batch = example(subject)
         try:
             jax.eval_shape(subject.value_and_gradient, batch.live, dict(batch.others), batch.where)
-        except (TypeError, ValueError) as error:
-            raise UserError(f"{subject.name}: {error}") from error
+        except (LookupError, TypeError, ValueError) as error:
+            raise UserError(f"{subject.name}: {error.args[0] if error.args else error}") from error
 
 
 def measure(subject: Subject, name: str) -> Finding:
@@ -83,6 +83,11 @@ def in_order() -> list[Property]:
 def _measured(each: Property, subject: Subject) -> Outcome:
     try:
         return each.measure(subject)
+    except NOT_TRACEABLE as error:
+        return Outcome(
+            diagnosis=f"cannot be traced ({type(error).__name__}): a Python branch or conversion "
+            "on an array; use jnp.where"
+        )
     except Exception as error:  # a user's function may fail in any way
         text = " ".join(str(error).split())[:200]
         return Outcome(diagnosis=f"raises {type(error).__name__}: {text}")

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxgrpo.check.examples import Example, example
+from jaxgrpo.check.detached import HeldFixed
+from jaxgrpo.check.examples import NOT_TRACEABLE, Example, example
 from jaxgrpo.check.properties import EVERY, Outcome, compared, register
 from jaxgrpo.check.subject import Subject
 
@@ -15,6 +16,11 @@ _JUNK = (np.nan, np.inf, -np.inf, 1e30)
 def shape_and_dtype(subject: Subject) -> Outcome:
     """One value a token, in the dtype of the inputs, finite on an ordinary batch."""
     batch = example(subject)
+    returned = subject(batch.live, batch.others, batch.where)
+    if not hasattr(returned, "shape"):
+        return Outcome(
+            diagnosis=f"one value a token is wanted, an array; got {type(returned).__name__}"
+        )
     for dtype in (jnp.float64, jnp.float32):
         values = batch.astype(jnp.dtype(dtype)).values(subject)
         shape, wanted = jnp.shape(values), batch.where.shape
@@ -27,6 +33,21 @@ def shape_and_dtype(subject: Subject) -> Outcome:
         if not bool(jnp.all(jnp.isfinite(values))):
             return Outcome(diagnosis="nan or inf on an ordinary batch")
     return Outcome()
+
+
+@register("same every time", EVERY)
+def same_every_time(subject: Subject) -> Outcome:
+    """Called again on the same arrays, other calls between, it gives the same bits."""
+    batch, other = example(subject, masked=True), example(subject, seed=1)
+    arguments = batch.live, batch.others, batch.where
+    first = subject(*arguments)
+    subject(other.live, other.others, other.where)
+    if _same(subject(*arguments), first):
+        return Outcome(error=0.0, tolerance=0.0)
+    return Outcome(
+        diagnosis="two calls on the same arrays give different numbers: it keeps something from "
+        "call to call, or draws random numbers without `key`"
+    )
 
 
 @register("other sizes", EVERY)
@@ -66,8 +87,7 @@ def padding_has_no_effect(subject: Subject) -> Outcome:
     for junk in _JUNK:
         spoilt = _spoilt(clean, junk)
         got, got_gradient = spoilt.both(subject)
-        # A compiler may turn a product with a mask into a selection; people also run without it.
-        plain = subject(spoilt.live, spoilt.others, spoilt.where)
+        plain = _one_by_one(subject, spoilt)
         if bool(jnp.any(jnp.isnan(plain))) or bool(jnp.any(jnp.isnan(got))):
             return Outcome(
                 diagnosis=f"{junk} under the mask reaches the value: the mask multiplies or comes "
@@ -76,7 +96,7 @@ def padding_has_no_effect(subject: Subject) -> Outcome:
         if bool(jnp.any(jnp.isnan(got_gradient))):
             return Outcome(
                 diagnosis=f"{junk} under the mask makes the gradient nan: the mask comes after "
-                "exp; mask the input of exp as well as its output"
+                "exp, or another function whose derivative there is nan; mask its input too"
             )
         if not (_same(got, value) and _same(got_gradient, gradient)):
             return Outcome(diagnosis=f"{junk} under the mask changes values of trainable tokens")
@@ -191,6 +211,20 @@ def _advantage_axis(subject: Subject, batch: Example) -> str:
     if subject.needs and "group_ids" in subject.needs:
         return ""
     return "the advantage of one row changes the values of others"
+
+
+def _one_by_one(subject: Subject, batch: Example) -> jax.Array:
+    """The values with every primitive run by itself."""
+    # A compiler may turn a product with a mask into a selection, even that of a single `*`; others
+    # do not.
+
+    def values(live: jax.Array) -> jax.Array:
+        return subject(live, batch.others, batch.where)
+
+    try:
+        return HeldFixed(values, batch.live)(batch.live)
+    except NOT_TRACEABLE:
+        return values(batch.live)
 
 
 def _same(a: jax.Array, b: jax.Array) -> bool:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -192,6 +193,8 @@ def subject(
         needs = kind.registry.needs(name)
     except (LookupError, TypeError) as error:
         raise UserError(str(error.args[0])) from error
+    if not registered and family is None:
+        _refuse_other_signatures(name, kind)
     if unknown := sorted(set(needs) - SUPPLIED):
         raise UserError(
             f"{name}: nothing supplies the array {unknown[0]!r}{closest(unknown[0], SUPPLIED)}; "
@@ -208,6 +211,25 @@ def subject(
         needs=needs,
         claims=claims or (card.gradient if card else kind.claims),
         card=card,
+    )
+
+
+def _refuse_other_signatures(name: str, kind: Family) -> None:
+    """A function that nothing was said of and that takes other arrays than a loss."""
+    wanted = len(kind.arguments)
+    try:
+        parameters = inspect.signature(kind.registry.resolve(name)).parameters.values()
+    except ValueError:  # of some built-in functions nothing is known
+        return
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return
+    takes = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if sum(p.default is p.empty for p in takes) <= wanted <= len(takes):
+        return
+    raise UserError(
+        f"{name} takes {len(takes)} arrays by position, and a loss takes {wanted}: "
+        f"{', '.join(kind.arguments)}; if it is something else, say so: --as divergence, or "
+        f"another of {', '.join(FAMILIES)}"
     )
 
 
@@ -233,6 +255,16 @@ def all_subjects(family: str | None = None) -> list[Subject]:
     return [subject(name, kind.name) for kind in families for name in kind.registry.names()]
 
 
+# Plurals, as rooms and tables call them.
+_FAMILY_OF_ROOM = {
+    "divergences": "divergence",
+    "losses": "loss",
+    "penalties": "penalty",
+    "ratios": "weight",
+    "weights": "weight",
+}
+
+
 def _family(name: str, family: str | None) -> Family:
     if family is not None:
         if family not in FAMILIES:
@@ -243,6 +275,10 @@ def _family(name: str, family: str | None) -> Family:
         return FAMILIES["loss"]
     found = [kind for kind in FAMILIES.values() if name in kind.registry.names()]
     if not found:
+        if room := _FAMILY_OF_ROOM.get(name):
+            raise UserError(
+                f"no operator {name!r}; the family is called {room!r}: `jaxgrpo check {room}`"
+            )
         known = [other for kind in FAMILIES.values() for other in kind.registry.names()]
         raise UserError(
             f"no operator {name!r}{closest(name, known)}; `jaxgrpo check --list` names them all"

@@ -90,6 +90,12 @@ def test_a_function_of_ones_own_passes():
     [
         (("art",), "no operator 'art'; did you mean 'atr'?"),
         (("atr", "losses"), "no family 'losses'"),
+        (("divergences",), "the family is called 'divergence': `jaxgrpo check divergence`"),
+        (
+            ("tests.check.zoo:half_kl3",),
+            "takes 2 arrays by position, and a loss takes 3: log_probs, anchor_log_probs, "
+            "advantages; if it is something else, say so: --as divergence",
+        ),
         (("os:getcwd_", "loss"), "'getcwd_' is not in that module"),
         (("no_such_module:f",), "cannot be imported"),
     ],

@@ -173,6 +173,24 @@ def inverse_kl3(sampler_log_probs, other_log_probs, *, where=None):
     return masked(jnp.expm1(shift) - shift, where)
 
 
+_CALLS = []
+
+
+def call_counter(log_probs, anchor_log_probs, advantages, *, where=None):
+    _CALLS.append(None)
+    w = ratio(log_probs, anchor_log_probs, where)
+    return masked(-w * tokens(advantages, where) * (1 + len(_CALLS) / 100), where)
+
+
+def entropy_in_passing(log_probs, anchor_log_probs, advantages, *, where=None):
+    w = ratio(log_probs, anchor_log_probs, where)
+    return masked(0.1 * masked(log_probs, where) - w * tokens(advantages, where), where)
+
+
+def nothing_returned(log_probs, anchor_log_probs, advantages, *, where=None):
+    ratio(log_probs, anchor_log_probs, where)
+
+
 def half_precision(log_probs, anchor_log_probs, advantages, *, where=None):
     shift = masked(log_probs - anchor_log_probs, where).astype(jnp.bfloat16)
     ratios = jnp.exp(shift).astype(log_probs.dtype)
@@ -190,6 +208,10 @@ def half_kl3(sampler_log_probs, other_log_probs, *, where=None):
 
 def not_zero(sampler_log_probs, other_log_probs, *, where=None):
     return masked(jnp.exp(masked(other_log_probs - sampler_log_probs, where)), where)
+
+
+def mask_multiplies_alone(sampler_log_probs, other_log_probs, *, where=None):
+    return (other_log_probs - sampler_log_probs) * where
 
 
 # Function, family, the property that must fail, and what its diagnosis must say.
@@ -217,6 +239,11 @@ ZOO = [
     (reduced, "loss", "shape and dtype", "one value a token is wanted"),
     (all_detached, "loss", "on-policy gradient is -A", "everything is detached"),
     (narrow_dtype, "loss", "shape and dtype", "float32 came out where float64 went in"),
+    (call_counter, "loss", "same every time", "keeps something from call to call"),
+    (entropy_in_passing, "loss", "on-policy gradient is -A", "and 0.1 more at every token"),
+    (entropy_in_passing, "loss", "A = 0", "something is added that no advantage multiplies"),
+    (nothing_returned, "loss", "shape and dtype", "got NoneType"),
+    (mask_multiplies_alone, "divergence", "padding has no effect", "the mask multiplies"),
     (half_precision, "loss", "precision kept", "rounded to bfloat16 inside"),
     (wrong_derivative, "loss", "gradient against differences", "central differences"),
     (k1_as_loss, "penalty", "expected gradient, one step", "zero: k1 used as a loss"),
