@@ -1,6 +1,6 @@
 """Pictures of the operators: what a loss, a penalty or a divergence does with a token's ratio.
 
-Every curve is autodiff of the operator itself, so that a picture can't tell another story than the
+Every weight is autodiff of the operator itself, so that a picture can't tell another story than the
 code. matplotlib is imported only when something is drawn.
 """
 

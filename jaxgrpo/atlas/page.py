@@ -30,8 +30,8 @@ def _lines(plates: Sequence[Plate]) -> Iterator[str]:
     yield f"<title>Operators of jaxgrpo</title><style>{_CSS}</style></head><body>"
     yield "<h1>Operators of jaxgrpo</h1>"
     yield (
-        "<p>Every curve is autodiff of the operator itself; the numbers are in "
-        '<a href="atlas.json">atlas.json</a>. w is the ratio of the policy to its anchor, A the '
+        "<p>Every weight is autodiff of the operator itself, every divergence its own value; the "
+        'numbers are in <a href="atlas.json">atlas.json</a>. w is the ratio of the policy to its anchor, A the '
         "advantage.</p>"
     )
     groups = [

@@ -55,6 +55,7 @@ def main(words: Sequence[str]) -> int:
             print(json.dumps(row, ensure_ascii=False))
             continue
         if len(pairs) == 1:
+            print(f"{'nats':>10}  {'token':>7}  text")
             for token, log_prob in zip(one.tokens, one.log_probs, strict=True):
                 print(f"{log_prob:10.4f}  {token:>7}  {loaded.tokenizer.decode([token])!r}")
         print(

@@ -64,8 +64,10 @@ def parse(text: str, overrides: Sequence[str] = (), *, source: str = "config") -
     tree = _yaml(text, source)
     if not isinstance(tree, dict):
         raise UserError(f"{source}: a mapping is wanted, got {type(tree).__name__}")
-    for name, value in _pairs(overrides):
-        _override(tree, name, value)
+    pairs = _pairs(overrides)
+    given = {name for name, _ in pairs}
+    for name, value in pairs:
+        _override(tree, name, value, given)
     _refuse_misfits(tree, Experiment, "", source)
     try:
         # Through JSON, where strict means strict: no "1", true or null passes for a number.
@@ -127,7 +129,7 @@ def _pairs(overrides: Sequence[str]) -> list[tuple[str, Any]]:
     return pairs
 
 
-def _override(tree: dict[str, Any], name: str, value: Any) -> None:
+def _override(tree: dict[str, Any], name: str, value: Any, given: set[str]) -> None:
     *parents, last = name.split(".")
     for depth, parent in enumerate(parents):
         child = tree.setdefault(parent, {})
@@ -137,6 +139,10 @@ def _override(tree: dict[str, Any], name: str, value: Any) -> None:
             inside = ".".join(parents[: depth + 1])
             raise UserError(f"--{name}: {inside} is a value, not a room")
         tree = child
+    other = last == "name" and tree.get("name") not in (None, value)
+    if other and ".".join([*parents, "options"]) not in given:
+        # They are those of the operator that was named before.
+        tree.pop("options", None)
     tree[last] = value
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import types
+from collections.abc import Sequence
 from typing import Any, Self
 
 import yaml
@@ -115,7 +116,7 @@ class RunFolder:
             ]
             if changed:
                 raise UserError(
-                    f"run folder {self.path} belongs to another config ({'; '.join(changed[:3])}): "
+                    f"run folder {self.path} belongs to another config ({_first_of(changed)}): "
                     "choose another --run.directory, or remove the folder"
                 )
             self._refuse_finished()
@@ -171,3 +172,8 @@ def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
     for name, value in tree.items():
         flat |= flatten(value, f"{prefix}.{name}" if prefix else str(name))
     return flat
+
+
+def _first_of(changed: Sequence[str], most: int = 3) -> str:
+    more = len(changed) - most
+    return "; ".join(changed[:most]) + (f"; and {more} more" if more > 0 else "")

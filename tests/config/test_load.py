@@ -39,6 +39,17 @@ def test_overrides_win_over_the_file_in_both_spellings():
     assert (experiment.seed, experiment.optimizer.learning_rate) == (7, 1e-4)
 
 
+def test_another_name_drops_the_options_of_the_one_before():
+    text = MINIMAL + "loss: {name: atr, options: {delta: 0.1}}\n"
+    assert parse(text, ["--loss.name", "ppo_clip"]).loss.options == {}
+    assert parse(text, ["--loss.name", "atr"]).loss.options == {"delta": 0.1}
+    for given in (
+        ["--loss.name", "ppo_clip", "--loss.options", "{clip_low: 0.1}"],
+        ["--loss.options", "{clip_low: 0.1}", "--loss.name", "ppo_clip"],
+    ):
+        assert parse(text, given).loss.options == {"clip_low": 0.1}
+
+
 def test_an_override_makes_a_room_that_the_file_left_out():
     experiment = parse(MINIMAL, ["--data.eval.task", "arithmetic", "--data.eval.size", "9"])
     assert experiment.data.eval.size == 9
