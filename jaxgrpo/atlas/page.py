@@ -31,8 +31,8 @@ def _lines(plates: Sequence[Plate]) -> Iterator[str]:
     yield "<h1>Operators of jaxgrpo</h1>"
     yield (
         "<p>Every weight is autodiff of the operator itself, every divergence its own value; the "
-        'numbers are in <a href="atlas.json">atlas.json</a>. w is the ratio of the policy to its anchor, A the '
-        "advantage.</p>"
+        'numbers are in <a href="atlas.json">atlas.json</a>. w is the ratio of the policy to its '
+        "anchor, A the advantage.</p>"
     )
     groups = [
         (family, list(members))

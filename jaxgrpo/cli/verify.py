@@ -9,7 +9,7 @@ EXAMPLES = """\
   jaxgrpo verify 'so the answer is \\boxed{\\frac{1}{2}}' 0.5
   jaxgrpo verify --explain "I get 41" 42
   jaxgrpo verify - 42 < completion.txt
-  jaxgrpo verify -- "-x + 1" "1 - x"
+  jaxgrpo verify -- "-1/2" "-0.5"
 """
 
 _MEANING = {

@@ -18,7 +18,8 @@ UNLIKELY = -math.log(math.exp(8) + 98)
 def test_every_token_and_the_totals(jaxgrpo, five):
     told = jaxgrpo("score", five, "--prompt", "2+3=", "--completion", "57")
     assert told.code == 0
-    first, second, total = told.out.splitlines()
+    header, first, second, total = told.out.splitlines()
+    assert header.split() == ["nats", "token", "text"]
     assert first.split() == [f"{LIKELY:.4f}", "25", "'5'"]
     # After "5" comes the end, or so the model says.
     assert second.split() == [f"{UNLIKELY:.4f}", "27", "'7'"]
