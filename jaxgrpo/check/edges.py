@@ -72,8 +72,8 @@ def no_advantage(subject: Subject) -> Outcome:
         )
     if np.isnan(value).any() or np.isnan(gradient).any():
         return Outcome(
-            diagnosis="A = 0 at an overflowed ratio is nan (0 * inf): mask the input of exp where "
-            "the advantage is 0"
+            diagnosis="A = 0 at an overflowed ratio, or a log-prob of -inf, is nan (0 * inf): "
+            "where the advantage is 0, select the input of exp, and the log-prob, away"
         )
     if gradient.any():
         return Outcome(diagnosis="a gradient flows at A = 0")
@@ -110,7 +110,7 @@ def _extreme(subject: Subject, name: str, levels: tuple[float, ...]) -> Outcome:
                 what = "the value" if np.isnan(value).any() else "the gradient"
                 return Outcome(
                     diagnosis=f"{what} is nan where {name} is {level:g}: exp overflows in a branch "
-                    "that is not taken, or inf - inf; mask its input"
+                    "that is not taken, or inf - inf, or 0 * inf; mask the input of what makes it"
                 )
             others = np.arange(len(before)) // 2 != row // 2
             if subject.level != "batch" and not np.array_equal(value[others], before[others]):

@@ -12,6 +12,7 @@ from jaxgrpo.check.subject import Subject
 _ANCHOR = 0.05
 _RATIOS = np.exp(np.linspace(-np.log(16), np.log(16), 129))
 _PROBABILITIES = np.exp(np.linspace(np.log(1e-8), np.log(0.999), 97))
+_FADED = 1e-6  # of the largest weight: less than that, just inside, is rounding and no clip
 _FLOWS = {1: "with the advantage", 0: "none", -1: "against the advantage"}
 
 
@@ -26,6 +27,13 @@ def sign_map(subject: Subject) -> Outcome:
     if not alone(subject):
         return Outcome(note="a lone token of a group has no map")
     flows = {sign: _flow(subject, sign, np.log(_RATIOS)) for sign in (1.0, -1.0)}
+    for sign, flow in flows.items():
+        if np.isnan(flow).any():
+            return Outcome(
+                diagnosis=f"the gradient is nan or inf, {_words(sign)} at ratio "
+                f"{_RATIOS[np.isnan(flow)][0]:.4g}, and at {int(np.isnan(flow).sum()) - 1} other "
+                "places of the map"
+            )
     regions = [region for sign, flow in flows.items() for region in _regions(subject, sign, flow)]
     if subject.claims == "none":
         return Outcome(note="claims none", regions=regions)
@@ -45,9 +53,8 @@ def clip_side(subject: Subject) -> Outcome:
     """Only moves that lead further from the anchor are cut; the way back stays open."""
     if not alone(subject) or subject.claims == "none":
         return Outcome(note="claims nothing here")
-    ends = np.log(_RATIOS[[0, -1]])
-    up, down = (_flow(subject, sign, ends) == 0 for sign in (1.0, -1.0))
-    if up.all():
+    up, down = (_cut_ends(subject, sign) for sign in (1.0, -1.0))
+    if all(up):
         return Outcome(
             diagnosis="a clamp kills the gradient: for positive advantages nothing flows on either "
             "side of the anchor, so no token comes back; cut only moves that lead further out"
@@ -92,6 +99,25 @@ def every_probability(subject: Subject) -> Outcome:
             f"({_words(sign)})"
         )
     return Outcome()
+
+
+def _cut_ends(subject: Subject, sign: float) -> list[bool]:
+    """Whether the map's lowest and highest ratio are cut; what fades out to 0 is not."""
+    log_ratios = np.log(_RATIOS)
+    flow = _flow(subject, sign, log_ratios)
+    edges = edges_of_flow(subject, sign)
+    anchor, signs = np.full(len(log_ratios), np.log(_ANCHOR)), np.full(len(log_ratios), sign)
+    largest = np.max(np.abs(weights(subject, anchor + log_ratios, anchor, signs)))
+    cut = []
+    for end, side in ((0, 1.0), (-1, -1.0)):
+        # Of the ends of cut regions, the one that comes first from this end of the map.
+        last = [alive for dead, alive in edges if (alive - dead) * side > 0][:: int(side)]
+        if flow[end] != 0 or not last:
+            cut.append(bool(flow[end] == 0))
+            continue
+        here = np.full(len(log_ratios), last[0])
+        cut.append(abs(weights(subject, anchor + here, anchor, signs)[0]) > _FADED * largest)
+    return cut
 
 
 def edges_of_flow(subject: Subject, sign: float) -> list[tuple[float, float]]:

@@ -193,8 +193,8 @@ def subject(
         needs = kind.registry.needs(name)
     except (LookupError, TypeError) as error:
         raise UserError(str(error.args[0])) from error
-    if not registered and family is None:
-        _refuse_other_signatures(name, kind)
+    if not registered:
+        _refuse_other_signatures(name, kind, said=family is not None)
     if unknown := sorted(set(needs) - SUPPLIED):
         raise UserError(
             f"{name}: nothing supplies the array {unknown[0]!r}{closest(unknown[0], SUPPLIED)}; "
@@ -214,14 +214,19 @@ def subject(
     )
 
 
-def _refuse_other_signatures(name: str, kind: Family) -> None:
-    """A function that nothing was said of and that takes other arrays than a loss."""
+def _refuse_other_signatures(name: str, kind: Family, *, said: bool) -> None:
+    """A function without `where`, or one that nothing was said of and that is no loss."""
     wanted = len(kind.arguments)
     try:
         parameters = inspect.signature(kind.registry.resolve(name)).parameters.values()
     except ValueError:  # of some built-in functions nothing is known
         return
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+    if not any(p.name == "where" or p.kind is p.VAR_KEYWORD for p in parameters):
+        raise UserError(
+            f"{name} takes no `where`: every operator gets it by keyword, a bool mask like its "
+            "tokens"
+        )
+    if said or any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return
     takes = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if sum(p.default is p.empty for p in takes) <= wanted <= len(takes):

@@ -8,7 +8,9 @@ import numpy as np
 
 from jaxgrpo.check.examples import Tree, example, named_arrays
 from jaxgrpo.check.properties import Outcome, compared, register
-from jaxgrpo.check.subject import Subject
+from jaxgrpo.check.structure import padding_has_no_effect
+from jaxgrpo.check.subject import Subject, function_subject
+from jaxgrpo.check.subject import subject as another
 
 _TREE = Tree(6, 1)
 _EXACT: dict[str, Callable[[np.ndarray, np.ndarray], Any]] = {
@@ -32,6 +34,24 @@ def zero_at_equality(subject: Subject) -> Outcome:
         tolerance=1e-12,
         diagnosis="the divergence of a policy from itself is not 0",
     )
+
+
+@register("its divergence", ("loss",))
+def its_divergence(subject: Subject) -> Outcome:
+    """A loss that takes a divergence as an option is as good as that is."""
+    given = subject.options.get("divergence")
+    if given is None:
+        return Outcome(note="none is an option")
+    inner = (
+        another(given, "divergence")
+        if isinstance(given, str)
+        else function_subject(given, "divergence")
+    )
+    for measure in (padding_has_no_effect, zero_at_equality, expected_value):
+        outcome = measure(inner)
+        if outcome.diagnosis:
+            return Outcome(error=outcome.error, diagnosis=f"{inner.name}: {outcome.diagnosis}")
+    return Outcome(note=f"{inner.name}: `jaxgrpo check` it by itself for more")
 
 
 @register("expected value", ("divergence",))

@@ -85,6 +85,35 @@ def test_a_function_of_ones_own_passes():
     assert report.passed, report.failures
 
 
+def fading(log_probs, anchor_log_probs, advantages, *, where=None):
+    """Its weight, 1 - tanh^2, is 0 by rounding from a ratio of 6 on."""
+    live = where & (advantages[:, None] != 0)
+    shift = jnp.where(live, log_probs - anchor_log_probs, 0)
+    values = jnp.tanh(4 * jnp.expm1(jnp.minimum(shift, 9))) / 4
+    return jnp.where(live, -advantages[:, None] * values, 0)
+
+
+def test_what_fades_out_is_no_clip():
+    assert measure(function_subject(fading), "clip side").passed
+
+
+def test_a_loss_is_as_good_as_the_divergence_it_is_given():
+    options = {"divergence": "tests.check.zoo:not_zero", "delta": 0.1}
+    found = measure(subject("trust_region", options=options), "its divergence")
+    assert "from itself is not 0" in found.diagnosis
+    good = {**options, "divergence": "kl3"}
+    assert measure(subject("trust_region", options=good), "its divergence").passed
+
+
+def no_mask(sampler_log_probs, other_log_probs):
+    return other_log_probs - sampler_log_probs
+
+
+def test_a_function_without_a_mask_is_told_so():
+    with pytest.raises(UserError, match="takes no `where`"):
+        subject(f"{__name__}:no_mask", "divergence")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
