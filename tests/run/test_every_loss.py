@@ -103,7 +103,7 @@ def table():
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", LOSSES.names())
 def test_it_learns_or_at_least_unlearns_nothing(name, warmed, table):
     model = warmed / "model"
