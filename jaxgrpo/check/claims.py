@@ -57,6 +57,9 @@ def _on_policy_fault(subject: Subject, batch: Example, gradient: np.ndarray) -> 
         return f"the gradient is -A and {added.flat[0]:.4g} more at every token, whatever A is"
     if np.allclose(factors, factors.flat[0]):
         return f"every token's gradient is -A times {factors.flat[0]:.4g}: a factor too much"
+    for side, words in ((advantages > 0, "positive"), (advantages < 0, "negative")):
+        if not gradient[side[:, 0]].any():
+            return f"no gradient at {words} advantages"
     dead = factors == 0
     if dead.any() and live[dead].max() < live[~dead].min():
         below = np.exp(live[~dead].min())

@@ -173,6 +173,11 @@ def inverse_kl3(sampler_log_probs, other_log_probs, *, where=None):
     return masked(jnp.expm1(shift) - shift, where)
 
 
+def praise_alone(log_probs, anchor_log_probs, advantages, *, where=None):
+    w = ratio(log_probs, anchor_log_probs, where)
+    return masked(-w * jnp.maximum(tokens(advantages, where), 0), where)
+
+
 _CALLS = []
 
 
@@ -239,6 +244,7 @@ ZOO = [
     (reduced, "loss", "shape and dtype", "one value a token is wanted"),
     (all_detached, "loss", "on-policy gradient is -A", "everything is detached"),
     (narrow_dtype, "loss", "shape and dtype", "float32 came out where float64 went in"),
+    (praise_alone, "loss", "on-policy gradient is -A", "no gradient at negative advantages"),
     (call_counter, "loss", "same every time", "keeps something from call to call"),
     (entropy_in_passing, "loss", "on-policy gradient is -A", "and 0.1 more at every token"),
     (entropy_in_passing, "loss", "A = 0", "something is added that no advantage multiplies"),
