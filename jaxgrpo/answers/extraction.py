@@ -10,6 +10,12 @@ from typing import NamedTuple
 
 # Escaped characters are consumed in pairs, so that \{ neither opens nor closes anything.
 _BRACES = re.compile(r"(?P<box>\\(?:boxed|fbox)\s*\{)|\\.|[{}]", re.DOTALL)
+_BARE_BOX = re.compile(r"\\(?:boxed|fbox)\s+([0-9]|[A-Za-z](?![A-Za-z]))")
+# Between boxes that are one list: "\\boxed{1} and \\boxed{2}".
+_CONNECTORS = frozenset(("and", "or", ",", ",and", ",or"))
+_NO_LETTER = re.compile(r"\\(?:q?quad|text)|[^A-Za-z,]")
+_MAX_BETWEEN = 40
+_MAX_BOXES = 20
 _MARKER = re.compile(
     r"\banswer(?:\s{1,3}is\b|\s{0,3}[:=\N{FULLWIDTH COLON}]|\s{1,3}(?=\$|\\[(\[]))", re.IGNORECASE
 )
@@ -52,18 +58,34 @@ def final_answer(completion: str) -> Extracted:
 
 
 def _last_box(text: str) -> str | None:
-    """The content of the box that opens last among those that close."""
-    last: tuple[int, int] | None = None
-    open_braces: list[tuple[bool, int]] = []
+    """The content of the last closed box, with the boxes that "and" or a comma joins to it."""
+    if "boxed" not in text and "fbox" not in text:
+        return None
+    boxes: list[tuple[int, int, int]] = []
+    open_braces: list[tuple[int, int]] = []
     for match in _BRACES.finditer(text):
         token = match.group()
-        if token.endswith("{") and (token == "{" or match["box"]):
-            open_braces.append((bool(match["box"]), match.end()))
+        if token == "{" or match["box"]:
+            open_braces.append((match.start() if match["box"] else -1, match.end()))
         elif token == "}" and open_braces:
-            is_box, start = open_braces.pop()
-            if is_box and (last is None or start > last[0]):
-                last = (start, match.start())
-    return None if last is None else text[last[0] : last[1]]
+            outside, start = open_braces.pop()
+            if outside >= 0:
+                boxes.append((outside, start, match.start()))
+    if not boxes:
+        bare = max(_BARE_BOX.finditer(text), key=re.Match.start, default=None)
+        return None if bare is None else bare[1]
+    boxes.sort()
+    first, start, end = boxes[-1]
+    contents = [text[start:end]]
+    for outside, start, end in boxes[-2 : -_MAX_BOXES : -1]:
+        between = text[end + 1 : first]
+        if end >= first or len(between) > _MAX_BETWEEN:
+            break
+        if _NO_LETTER.sub("", between) not in _CONNECTORS:
+            break
+        first = outside
+        contents.append(text[start:end])
+    return ", ".join(reversed(contents))
 
 
 def _last_tag(text: str) -> tuple[int, str] | None:

@@ -5,18 +5,15 @@ import enum
 import re
 import time
 
-from jaxgrpo.answers import numbers
+from jaxgrpo.answers import texts
+from jaxgrpo.answers.comparison import same
 from jaxgrpo.answers.extraction import final_answer
-from jaxgrpo.answers.normalisation import normalise, text_key
+from jaxgrpo.answers.structures import MAX_CHARACTERS, readings
 
-_MAX_CHARACTERS = 1000
-_MAX_ELEMENTS = 50
-
-# x, \theta, x_1, f(x), (p, q)
-_UNKNOWN = re.compile(
-    r"(?:[A-Za-z]|\\[a-z]+)(?:_\{?[A-Za-z0-9]\}?)?(?:\([a-z]\))?|\([A-Za-z](?:, ?[A-Za-z])*\)"
-)
-_AND = re.compile(r",?\s(?:and|or)\s")
+# A decimal or a whole number, a percent sign aside: the answers that most data sets have.
+_PLAIN = re.compile(r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,18})(?:\.[0-9]{1,18})?\Z")
+_SENTENCE = re.compile(r"\b(?:is|are|equals|be|to)\b:?\s+(?=\S)")
+_LATEX_NUMBER = re.compile(r"\\[dt]?frac\{?(-?[0-9]{1,9})\}?\{([0-9]{1,9})\}\Z")
 
 
 class Outcome(enum.StrEnum):
@@ -46,7 +43,7 @@ class Grade:
     """How long it took, wall time."""
 
 
-def is_correct(completion: str, gold: str) -> bool:
+def is_correct(completion: str, gold: str, *, lenient: bool = False) -> bool:
     r"""Whether the completion's final answer is the gold answer.
 
     Never raises, never hangs, never evaluates text.
@@ -54,122 +51,85 @@ def is_correct(completion: str, gold: str) -> bool:
     Args:
       completion: what the model wrote, the whole of it.
       gold: the reference answer: LaTeX with or without dollar signs, a number, or plain text.
+      lenient: let a decimal stand for an exact gold with 6 right digits instead of 10.
 
     Example:
       >>> is_correct(r"... so $x = \boxed{1{,}234}$", "1234"), is_correct("1/3", "0.33")
       (True, False)
     """
-    return grade(completion, gold).correct
+    return grade(completion, gold, lenient=lenient).correct
 
 
-def grade(completion: str, gold: str) -> Grade:
+def grade(completion: str, gold: str, *, lenient: bool = False) -> Grade:
     """The verdict on a completion, with the extracted answer and what happened.
 
-    Exact golds are compared exactly: there is no tolerance.
+    Args:
+      completion: what the model wrote, the whole of it.
+      gold: the reference answer.
+      lenient: let a decimal stand for an exact gold with 6 right digits instead of 10.
     """
     start = time.perf_counter()
-    extracted, outcome = _grade(completion, gold)
+    extracted, outcome = _grade(completion, gold, lenient)
     return Grade(outcome is Outcome.RIGHT, extracted, outcome, time.perf_counter() - start)
 
 
-def _grade(completion: str, gold: str) -> tuple[str | None, Outcome]:
-    wanted = normalise(gold) if len(gold) <= _MAX_CHARACTERS else ""
-    if not wanted:
+def _grade(completion: str, gold: str, lenient: bool) -> tuple[str | None, Outcome]:
+    if len(gold) > MAX_CHARACTERS or not gold.strip():
         return None, Outcome.UNPARSEABLE_GOLD
-    extracted = final_answer(completion)
-    if len(extracted.text) > _MAX_CHARACTERS:
-        return None, Outcome.UNPARSEABLE_ANSWER if extracted.marked else Outcome.NO_ANSWER
-    answer = normalise(extracted.text)
-    if not answer:
+    found = final_answer(completion)
+    if not found.text or len(found.text) > MAX_CHARACTERS:
+        return None, Outcome.UNPARSEABLE_ANSWER if found.text and found.marked else Outcome.NO_ANSWER
+    answer = found.text
+    if answer == gold:
+        return answer, Outcome.RIGHT
+    plain = _same_plain(answer, gold)
+    if plain is not None:
+        return answer, Outcome.RIGHT if plain else Outcome.WRONG
+    if same_answer(answer, gold, lenient=lenient):
+        return answer, Outcome.RIGHT
+    if readings(answer):
+        return answer, Outcome.WRONG
+    tail = _tail(answer) if found.marked else ""
+    if tail and same_answer(tail, gold, lenient=lenient):
+        return tail, Outcome.RIGHT
+    if not found.marked:
         return None, Outcome.NO_ANSWER
-    if _same(answer, wanted):
-        return extracted.text, Outcome.RIGHT
-    if numbers.read(wanted) is None or numbers.read(answer) is not None:
-        return extracted.text, Outcome.WRONG
-    if extracted.marked:
-        return extracted.text, Outcome.UNPARSEABLE_ANSWER
-    return None, Outcome.NO_ANSWER
+    return answer, Outcome.WRONG if not readings(gold) else Outcome.UNPARSEABLE_ANSWER
 
 
-def _same(answer: str, gold: str) -> bool:
-    """Whether two normalised answers are the same: as text, as a number, or part by part."""
-    if text_key(answer) == text_key(gold):
+def same_answer(answer: str, gold: str, *, lenient: bool = False) -> bool:
+    """Whether two extracted answers are the same."""
+    if texts.is_placeholder(answer):
+        return False
+    if texts.text_key(answer) == texts.text_key(gold):
         return True
-    answer, gold = _solved(answer, gold)
-    if text_key(answer) == text_key(gold):
-        return True
-    answer_number, gold_number = numbers.read(answer), numbers.read(gold)
-    if answer_number is not None and gold_number is not None:
-        return answer_number.equals(gold_number)
-    if answer_number is not None or gold_number is not None:
+    choice = texts.same_choice(answer, gold)
+    if choice is not None:
+        return choice
+    if texts.is_date(gold) or texts.is_words(gold):
         return False
-    return _same_parts(answer, gold)
+    wanted = readings(gold)
+    return bool(wanted) and any(
+        same(given, want, lenient=lenient) for given in readings(answer) for want in wanted
+    )
 
 
-def _solved(answer: str, gold: str) -> tuple[str, str]:
-    """Both sides without "x =" or "x in", unless they name different unknowns."""
-    (answer_name, answer_value), (gold_name, gold_value) = _equation(answer), _equation(gold)
-    if answer_name and gold_name and answer_name != gold_name:
-        return answer, gold
-    return answer_value, gold_value
+def _same_plain(answer: str, gold: str) -> bool | None:
+    """The verdict on two plain numbers; None where one of them is more than that."""
+    if not _PLAIN.match(answer) or not _PLAIN.match(gold):
+        return None
+    return _canonical(answer) == _canonical(gold)
 
 
-def _equation(text: str) -> tuple[str, str]:
-    """The unknown and the value of "x = 5" or "5 = x"; no unknown where it is no such thing."""
-    sign = "=" if "=" in text else r"\in "
-    left, equals, right = (part.strip() for part in text.partition(sign))
-    if equals and sign not in right:
-        if _UNKNOWN.fullmatch(left):
-            return left, right
-        if _UNKNOWN.fullmatch(right):
-            return right, left
-    return "", text
+def _canonical(number: str) -> tuple[bool, str, str]:
+    whole, _, behind = number.replace(",", "").lstrip("+-").partition(".")
+    whole, behind = whole.lstrip("0"), behind.rstrip("0")
+    return (number[0] == "-" and bool(whole or behind)), whole, behind
 
 
-def _same_parts(answer: str, gold: str) -> bool:
-    """Lists and sets in any order, brackets of the same kind in their order."""
-    (answer_brackets, answer_parts), (gold_brackets, gold_parts) = _parts(answer), _parts(gold)
-    if answer_brackets != gold_brackets or len(answer_parts) != len(gold_parts):
-        return False
-    if not 2 <= len(gold_parts) <= _MAX_ELEMENTS:
-        return False
-    if gold_brackets:
-        return all(map(_same_element, answer_parts, gold_parts))
-    left = list(answer_parts)
-    for wanted in gold_parts:
-        found = next((i for i, part in enumerate(left) if _same_element(part, wanted)), None)
-        if found is None:
-            return False
-        del left[found]
-    return True
-
-
-def _same_element(answer: str, gold: str) -> bool:
-    answer_number, gold_number = numbers.read(answer), numbers.read(gold)
-    if answer_number is not None and gold_number is not None:
-        return answer_number.equals(gold_number)
-    return text_key(answer) == text_key(gold)
-
-
-def _parts(text: str) -> tuple[str, list[str]]:
-    """The brackets around a comma-separated list ("" for a bare list or a set) and its elements."""
-    text = text.replace(r"\{", "{").replace(r"\}", "}")
-    ends, inside = text[:1] + text[-1:], text[1:-1]
-    bracketed = ends[:1] in ("(", "[", "{") and ends[1:] in (")", "]", "}")
-    parts = _split(inside) if bracketed else None
-    if parts is not None:
-        return "" if ends == "{}" else ends, parts
-    return "", _split(_AND.sub(",", text)) or [text]
-
-
-def _split(text: str) -> list[str] | None:
-    """The texts between commas outside brackets; None where brackets close that never opened."""
-    parts, depth, start = [], 0, 0
-    for position, character in enumerate(text):
-        depth += (character in "([{") - (character in ")]}")
-        if depth < 0:
-            return None
-        if depth == 0 and character == ",":
-            parts.append(text[start:position].strip())
-            start = position + 1
-    return [*parts, text[start:].strip()]
+def _tail(answer: str) -> str:
+    """What follows the last "is" of a sentence: The largest $n$ is 34."""
+    last = None
+    for last in _SENTENCE.finditer(answer):
+        pass
+    return answer[last.end() :] if last else ""

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from jaxgrpo.answers import Outcome, final_answer, grade
+from jaxgrpo.answers.cleaning import clean
 from jaxgrpo.answers.expressions import parse
-from jaxgrpo.answers.normalisation import normalise
+from jaxgrpo.answers.tree import UnreadableError
 from jaxgrpo.core.errors import closest
 
 RewardFunction = Callable[..., Any]
@@ -61,7 +62,10 @@ def countdown(completion: str, *, numbers: str, target: str) -> Verdict:
     """
     wanted = sorted(int(number) for number in json.loads(numbers))
     extracted = final_answer(completion)
-    text = normalise(extracted.text[:1000])
+    try:
+        text = clean(extracted.text[:1000])
+    except UnreadableError:
+        text = "?"
     for latex, sign in ((r"\times", "*"), (r"\cdot", "*"), (r"\div", "/")):
         text = text.replace(latex, sign)
     expression = parse(text.partition("=")[0])

@@ -1,0 +1,208 @@
+"""Whether two expressions have the same value, at every point where both have one."""
+
+from fractions import Fraction
+from typing import Any
+
+from jaxgrpo.answers.evaluation import (
+    UndecidedError,
+    approximate,
+    chosen,
+    context,
+    exact,
+    key,
+)
+from jaxgrpo.answers.functions import CONSTANTS, SPECIAL
+from jaxgrpo.answers.tree import Node, Number, children, symbols
+
+_TRIES = 16
+_POINTS = 3
+_CLOSE = 1e-7
+_FEW, _MANY = 40, 80
+# Digits that a decimal needs in order to stand for an exact value.
+DIGITS = 10
+_LENIENT_DIGITS = 6
+# Digits that a gold decimal needs before an exact answer may round to it.
+_ROUNDED_DIGITS = 3
+
+
+def same_value(answer: Node, gold: Node, *, lenient: bool = False) -> bool:
+    """Whether two expressions are equal.
+
+    Rational values are compared exactly. What cannot be is compared to 40 and 80 digits, and
+    expressions in unknowns at points that the two texts themselves decide, so that no answer can
+    be made to fit the points. A decimal stands for an exact value where it has at least 10 right
+    digits (6 if lenient), and an exact answer for a gold decimal of at least 3 digits that it
+    rounds to. Integers know no tolerance.
+    """
+    if key(answer) == key(gold):
+        return True
+    names = (symbols(answer) | symbols(gold)) - CONSTANTS.keys()
+    if names & SPECIAL:
+        return False
+    if names:
+        return _same_function(answer, gold, sorted(names))
+    return _same_constant(answer, gold, lenient)
+
+
+def _same_constant(answer: Node, gold: Node, lenient: bool) -> bool:
+    answer_value, gold_value = _exact_or_none(answer), _exact_or_none(gold)
+    if answer_value is not None and gold_value is not None:
+        if answer_value == gold_value:
+            return True
+    else:
+        try:
+            if _agree(answer, gold, {}):
+                return True
+        except UndecidedError:
+            return False
+    return _stands_for(answer, gold, lenient) or _rounds_to(answer, gold)
+
+
+def _stands_for(answer: Node, gold: Node, lenient: bool) -> bool:
+    """Whether a long decimal stands for an exact gold that no decimal can equal."""
+    wanted = _LENIENT_DIGITS if lenient else DIGITS
+    if not isinstance(answer, Number) or answer.decimals is None or answer.digits < wanted:
+        return False
+    gold_value = _exact_or_none(gold)
+    if gold_value is not None and _terminates(gold_value):
+        return False
+    try:
+        wide = context(_FEW)
+        value = approximate(gold, {}, wide)
+        given = wide.mpf(answer.value.numerator) / answer.value.denominator
+        return abs(value - given) <= abs(value) * wide.mpf(10) ** (-wanted)
+    except UndecidedError:
+        return False
+
+
+def _rounds_to(answer: Node, gold: Node) -> bool:
+    """Whether an exact answer without decimals rounds to a gold decimal."""
+    if not isinstance(gold, Number) or gold.decimals is None or gold.digits < _ROUNDED_DIGITS:
+        return False
+    if _has_decimals(answer) or isinstance(answer, Number) and _terminates(answer.value):
+        return False
+    try:
+        wide = context(_FEW)
+        value = approximate(answer, {}, wide)
+        given = wide.mpf(gold.value.numerator) / gold.value.denominator
+        unit = wide.mpf(10) ** -gold.decimals
+        # The last digit of a printed double is not always rounded right.
+        return abs(value - given) <= (unit if gold.digits >= 15 else unit / 2)
+    except UndecidedError:
+        return False
+
+
+def _has_decimals(node: Node) -> bool:
+    if isinstance(node, Number):
+        return node.decimals is not None
+    return any(map(_has_decimals, children(node)))
+
+
+def _terminates(value: Fraction) -> bool:
+    rest = value.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    return rest == 1
+
+
+def _exact_or_none(node: Node) -> Fraction | None:
+    try:
+        return exact(node, {})
+    except UndecidedError:
+        return None
+
+
+# -- functions of unknowns -----------------------------------------------------------------------
+
+
+def _same_function(answer: Node, gold: Node, names: list[str]) -> bool:
+    rational = _same_rational_function(answer, gold, names)
+    if rational is not None:
+        return rational
+    seed = repr((key(answer), key(gold)))
+    real, other = 0, 0
+    for attempt in range(_TRIES):
+        values = {name: chosen(name, f"{attempt}{seed}") for name in names}
+        try:
+            agree, is_real = _compare(answer, gold, values)
+        except UndecidedError:
+            continue
+        if is_real is None:
+            continue
+        if not agree:
+            if is_real:
+                return False
+            other -= _TRIES
+        elif is_real:
+            real += 1
+        else:
+            other += 1
+        if real >= _POINTS:
+            return True
+    return real == 0 and other >= _POINTS
+
+
+def _same_rational_function(answer: Node, gold: Node, names: list[str]) -> bool | None:
+    """Whether both agree at rational points; None where they are no rational functions."""
+    seed = repr((key(answer), key(gold)))
+    agreed = 0
+    for attempt in range(_POINTS + 3):
+        values = {name: chosen(name, f"{attempt}{seed}") for name in names}
+        try:
+            if exact(answer, values) != exact(gold, values):
+                return False
+        except UndecidedError:
+            if attempt == 1 and not agreed:
+                return None
+            continue
+        agreed += 1
+        if agreed == _POINTS:
+            return True
+    return None
+
+
+def _compare(answer: Node, gold: Node, values: dict[str, Fraction]) -> tuple[bool, bool | None]:
+    """Whether both agree at a point, and whether both are real there (None: only one is)."""
+    quick = context(15)
+    try:
+        first, second = approximate(answer, values, quick), approximate(gold, values, quick)
+        kinds = _is_real(first), _is_real(second)
+        if kinds[0] != kinds[1]:
+            return False, None
+        if abs(first - second) > _CLOSE * (abs(first) + abs(second)):
+            return False, kinds[0]
+    except UndecidedError:
+        kinds = None
+    if kinds is None:
+        wide = context(_FEW)
+        first, second = approximate(answer, values, wide), approximate(gold, values, wide)
+        kinds = _is_real(first), _is_real(second)
+        if kinds[0] != kinds[1]:
+            return False, None
+    return _agree(answer, gold, values), kinds[0]
+
+
+def _agree(answer: Node, gold: Node, values: dict[str, Fraction]) -> bool:
+    """Whether the difference vanishes as digits are added."""
+    differences: list[Any] = []
+    size: Any = 1
+    for digits in (_FEW, _MANY):
+        wide = context(digits)
+        first, second = approximate(answer, values, wide), approximate(gold, values, wide)
+        differences.append(abs(first - second))
+        size = abs(first) + abs(second)
+        if digits == _FEW and differences[0] > max(size, 1) * wide.mpf(10) ** -20:
+            return False
+    few, many = differences
+    if few == 0 and many == 0:
+        return True
+    wide = context(_MANY)
+    return many <= few * wide.mpf(10) ** -(_FEW // 2) or (
+        few == 0 and many <= size * wide.mpf(10) ** -(_MANY - 20)
+    )
+
+
+def _is_real(value: Any) -> bool:
+    imaginary = getattr(value, "imag", 0)
+    return imaginary == 0 or abs(imaginary) <= 1e-12 * abs(value)

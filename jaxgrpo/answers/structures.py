@@ -1,0 +1,241 @@
+"""Whole answers: lists, sets, intervals, relations, ratios and units around expressions."""
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+
+from jaxgrpo.answers import units
+from jaxgrpo.answers.cleaning import clean
+from jaxgrpo.answers.parser import Parser, multiplied, negated
+from jaxgrpo.answers.tokens import Token, tokenise
+from jaxgrpo.answers.tree import (
+    Bracketed,
+    Combined,
+    Listing,
+    Measured,
+    Node,
+    Number,
+    Ratio,
+    Relation,
+    Symbol,
+    UnreadableError,
+)
+
+MAX_CHARACTERS = 4000
+
+_THOUSANDS = re.compile(r"(?<![0-9.,])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
+_SPACED_THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}(?: [0-9]{3})+(?:\.[0-9]+)?")
+_TRAILING = re.compile(r"(?:\\[,;:! ]|[\s.,;])+$")
+_TIGHT = re.compile(r"/\s?[0-9]+[a-zA-Z\\]")
+_SPACED_UNIT = re.compile(r"[0-9}]\s[A-Za-z]$")
+
+_RELATIONS = frozenset(("=", r"\ne", r"\lt", r"\gt", r"\le", r"\ge", r"\in", r"\approx", r"\equiv"))
+_COMBINING = (r"\cup", r"\cap", r"\setminus")
+_JOINING = re.compile(r"(?:,\s*)?(?:and|or)(?:\s*,)?", re.IGNORECASE)
+_HALVES = {"am": "am", "a.m.": "am", "a.m": "am", "pm": "pm", "p.m.": "pm", "p.m": "pm"}
+_SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_CURRENCIES = {r"\$": "dollar", r"\pounds": "pound sterling", r"\euro": "euro"}
+
+
+@lru_cache(maxsize=4096)
+def readings(text: str) -> tuple[Node, ...]:
+    r"""The trees that an answer can mean, the likeliest first; none where it is unreadable.
+
+    There is more than one where writers differ: `1,234` is a number or a list, `1/2x` is x/2 or
+    1/(2x), and `5 m` has a unit or an unknown.
+
+    Example:
+      >>> len(readings("1,234")), len(readings("x + 1")), len(readings("import os"))
+      (2, 1, 0)
+    """
+    try:
+        text = clean(text)
+    except UnreadableError:
+        return ()
+    if len(text) > MAX_CHARACTERS:
+        return ()
+    if not text.endswith("..."):
+        text = _TRAILING.sub("", text)
+    spellings: list[tuple[str, bool]] = []
+    if _SPACED_THOUSANDS.fullmatch(text):
+        spellings.append((text.replace(" ", ""), False))
+    if "," in text and not any(opening in text for opening in ("(", "[", r"\{")):
+        joined = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), text)
+        if joined != text:
+            spellings.append((joined, False))
+    spellings.append((text, False))
+    if "/" in text and _TIGHT.search(text):
+        spellings.append((text, True))
+    if _SPACED_UNIT.search(text):
+        spellings.append((f"{text[:-1]}\\text{{{text[-1]}}}", False))
+    trees: list[Node] = []
+    for spelling, tight in spellings:
+        try:
+            tree = parse(spelling, tight=tight)
+        except (UnreadableError, RecursionError):
+            continue
+        if tree not in trees:
+            trees.append(tree)
+    return tuple(trees)
+
+
+def parse(text: str, *, tight: bool = False) -> Node:
+    """The tree of a cleaned answer.
+
+    Raises:
+      UnreadableError: it is none that this package understands.
+    """
+    parser = Parser(tokenise(text), _group, tight=tight)
+    items = _items(parser)
+    if parser.position < len(parser.tokens):
+        raise UnreadableError
+    return items[0] if len(items) == 1 else Listing(tuple(items))
+
+
+def _group(parser: Parser, opening: str, closing: str) -> Node:
+    """What stands between brackets whose opening one is consumed."""
+    bars, parser.bars = parser.bars, 0
+    if opening == r"\{" and parser.accept(closing):
+        parser.bars = bars
+        return Symbol("emptyset")
+    items = _items(parser)
+    parser.bars = bars
+    end = parser.take().text
+    if opening == r"\{":
+        if end != closing:
+            raise UnreadableError
+        return Listing(tuple(items), braced=True)
+    if end != closing and {opening, end} not in ({"(", "]"}, {"[", ")"}):
+        raise UnreadableError
+    if len(items) == 1:
+        if end != closing:
+            raise UnreadableError
+        return items[0]
+    if opening == "{":
+        return Listing(tuple(items))
+    return Bracketed(opening, end, tuple(items))
+
+
+def _items(parser: Parser) -> list[Node]:
+    items = [_item(parser)]
+    while _separated(parser):
+        if len(items) > 500:
+            raise UnreadableError
+        items.append(_item(parser))
+    return items
+
+
+def _separated(parser: Parser) -> bool:
+    found = parser.accept(",", ";")
+    token = parser.peek()
+    if token.kind in ("text", "letters") and _JOINING.fullmatch(token.text.strip()):
+        parser.take()
+        return True
+    return found
+
+
+def _item(parser: Parser) -> Node:
+    """A relation or what stands on one side of it."""
+    terms, operators = [_side(parser)], []
+    while parser.peek().text in _RELATIONS and parser.peek().kind in ("sign", "command"):
+        operators.append(parser.take().text.replace(r"\equiv", "="))
+        terms.append(_side(parser))
+    return Relation(tuple(terms), tuple(operators)) if operators else terms[0]
+
+
+def _side(parser: Parser) -> Node:
+    """Sets joined by union, intersection or difference."""
+    token = parser.peek()
+    named = token.kind == "text" or (token.kind == "letters" and parser.is_word(token))
+    if named and parser.peek(1).text in _RELATIONS:
+        parser.take()
+        return Symbol(token.text.lower())
+    result = _ratio(parser)
+    while parser.peek().text in _COMBINING:
+        operator = parser.take().text[1:]
+        right = _ratio(parser)
+        if isinstance(result, Combined) and result.operator == operator == "cup":
+            result = Combined(operator, (*result.parts, right))
+        else:
+            result = Combined(operator, (result, right))
+    return result
+
+
+def _ratio(parser: Parser) -> Node:
+    parts = [_measured(parser)]
+    clock = False
+    while True:
+        token = parser.peek()
+        if token.text == ":":
+            parser.take()
+            following = parser.peek().text
+            clock = len(following) == 2 and following.isdecimal() and following < "60"
+        elif token.kind in ("text", "letters") and token.text.strip() == "to":
+            parser.take()
+        else:
+            break
+        parts.append(_measured(parser))
+    if len(parts) == 1:
+        return parts[0]
+    half = _HALVES.get(parser.peek().text.strip().lower())
+    if half:
+        parser.take()
+        return Measured(Ratio(tuple(parts), True), half)
+    return Ratio(tuple(parts), clock)
+
+
+def _measured(parser: Parser) -> Node:
+    """An expression with its currency before it or its unit behind it."""
+    sign = parser.peek().text == "-" and parser.peek(1).text in _CURRENCIES
+    if sign:
+        parser.take()
+    currency = _CURRENCIES.get(parser.peek().text)
+    if currency:
+        parser.take()
+    value = parser.expression()
+    if sign:
+        value = negated(value)
+    if currency:
+        value = Measured(value, currency)
+    phrase = _unit_phrase(parser)
+    scale, _, rest = phrase.partition(" ")
+    if scale.lower() in _SCALES:
+        value = multiplied(value, Number(Fraction(10 ** _SCALES[scale.lower()])))
+        phrase = rest
+    if phrase:
+        if isinstance(value, Measured):
+            if value.unit != "degree":
+                raise UnreadableError
+            return Measured(value.value, units.canonical(f"degree {phrase}"))
+        return Measured(value, units.canonical(phrase))
+    return value
+
+
+def _unit_phrase(parser: Parser) -> str:
+    """The words and signs of a unit, consumed; "" where none stands here."""
+    if not _starts_unit(parser, parser.peek()):
+        return ""
+    pieces: list[str] = []
+    while True:
+        token = parser.peek()
+        if token.kind in ("text", "letters"):
+            words = token.text.strip()
+            if _JOINING.fullmatch(words) or words == "to" or words.lower() in _HALVES:
+                break
+            pieces.append(words)
+        elif token.text in ("/", "^", "{", "}", "*", "-", ".") or token.kind == "number":
+            if token.text == "}" and "{" not in pieces:
+                break
+            pieces.append(token.text)
+        else:
+            break
+        parser.take()
+    return " ".join(pieces)
+
+
+def _starts_unit(parser: Parser, token: Token) -> bool:
+    if token.kind == "text":
+        return not _JOINING.fullmatch(token.text.strip()) and token.text.strip() != "to"
+    if token.kind != "letters" or _JOINING.fullmatch(token.text) or token.text == "to":
+        return False
+    return parser.is_word(token) or units.is_abbreviation(token.text)

@@ -1,0 +1,72 @@
+"""Answers in words: names, choices, dates, statements."""
+
+import re
+
+from jaxgrpo.answers.cleaning import clean
+from jaxgrpo.answers.tree import UnreadableError
+
+_FONT = re.compile(
+    r"\\(?:text(?:bf|it|rm|normal|sf|tt|up|sc)?|mbox|hbox|math(?:rm|bf|it|sf|tt|normal)"
+    r"|operatorname\*?|underline|emph)\s*\{([^{}]*)\}"
+)
+_ARTICLE = re.compile(r"\b(?:the|an?)\s(?=[a-z]{2})")
+_SPACE = re.compile(r"(?:\s|~|\\[,;:! ]|\\q?quad(?![A-Za-z]))+")
+_WORD = re.compile(r"[A-Za-z]{2,}")
+_CHOICE = re.compile(r"\(?([A-J])\)?[.:]?")
+_CHOSEN = re.compile(r"\(?([A-J])\)?(?:[.):]\s.*)?", re.DOTALL)
+_DATE = re.compile(r"[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}")
+_BARE = re.compile(r"[A-Za-z][A-Za-z' -]*")
+_SHORT = frozenset(("no", "on", "if", "ok"))
+_PLACEHOLDER = frozenset(("answer", "none", "null", "nan", "zoo", "correct", "placeholder", "?", ""))
+
+
+def text_key(text: str) -> str:
+    r"""Equal for texts that say the same: no fonts, articles, spaces, or case in words.
+
+    Example:
+      >>> text_key(r"\text{An ellipse}.") == text_key("ellipse"), text_key("x_{1}") == text_key("x_1")
+      (True, True)
+    """
+    text = words(text)
+    text = _ARTICLE.sub("", _WORD.sub(lambda word: word[0].casefold(), text))
+    text = re.sub(r"([_^])\{([A-Za-z0-9])\}", r"\1\2", text)
+    return "".join(text.split())
+
+
+def words(text: str) -> str:
+    """A text without dollar signs, fonts and the stop at its end."""
+    try:
+        text = clean(text)
+    except UnreadableError:
+        text = text.strip()
+    for _ in range(3):
+        replaced = _FONT.sub(r" \1 ", text)
+        if replaced == text:
+            break
+        text = replaced
+    return _SPACE.sub(" ", text).strip().rstrip(" .,;")
+
+
+def same_choice(answer: str, gold: str) -> bool | None:
+    """Whether the answer picks the gold's letter; None where the gold is no choice."""
+    wanted = _CHOICE.fullmatch(words(gold))
+    if wanted is None:
+        return None
+    given = _CHOSEN.fullmatch(words(answer))
+    return given is not None and given[1] == wanted[1]
+
+
+def is_date(text: str) -> bool:
+    """Whether a text is a date in figures and no quotient."""
+    return _DATE.fullmatch(text.strip()) is not None
+
+
+def is_words(text: str) -> bool:
+    """Whether a text is words alone, so that its letters are no product."""
+    plain = words(text)
+    return _BARE.fullmatch(plain) is not None and (len(plain) > 2 or plain.lower() in _SHORT)
+
+
+def is_placeholder(text: str) -> bool:
+    """Whether a text stands where an answer should."""
+    return words(text).casefold() in _PLACEHOLDER
