@@ -23,10 +23,13 @@ _SIGNS = {
     "\N{DOUBLE-STRUCK CAPITAL R}": r"\mathbb{R}", "\N{DOUBLE-STRUCK CAPITAL Z}": r"\mathbb{Z}",
     "\N{LEFT FLOOR}": r"\lfloor ", "\N{RIGHT FLOOR}": r"\rfloor ", "\N{LEFT CEILING}": r"\lceil ",
     "\N{RIGHT CEILING}": r"\rceil ", "\N{ANGLE}": r"\angle ", "\N{SET MINUS}": r"\setminus ",
-    "\N{HORIZONTAL ELLIPSIS}": r"\ldots ", "\N{FULLWIDTH COMMA}": ",", "\N{IDEOGRAPHIC COMMA}": ",",
-    "\N{RIGHT SINGLE QUOTATION MARK}": "'", "\N{POUND SIGN}": r"\pounds ", "\N{EURO SIGN}": r"\euro ",
+    "\N{HORIZONTAL ELLIPSIS}": r"\ldots ", "\N{FULLWIDTH COMMA}": ",",
+    "\N{IDEOGRAPHIC COMMA}": ",",
+    "\N{RIGHT SINGLE QUOTATION MARK}": "'", "\N{POUND SIGN}": r"\pounds ",
+    "\N{EURO SIGN}": r"\euro ",
     # Invisible and harmless: zero-width spaces and joiners, the byte order mark, invisible times.
-    "\u200b": "", "\u200c": "", "\u200d": "", "\u2060": "", "\ufeff": "", "\u2062": "", "\u00ad": "",
+    "\u200b": "", "\u200c": "", "\u200d": "", "\u2060": "", "\ufeff": "", "\u2062": "",
+    "\u00ad": "",
 }  # fmt: skip
 _GREEK = {
     chr(code): "\\" + name + " "
@@ -54,7 +57,9 @@ _DECORATION = re.compile(
     r"|\\textcolor\{[^{}]*\}"
 )
 _DOLLARS = re.compile(r"(?<!\\)(?:\$|\\[()\[\]])")
-_GROUPS = re.compile(r"(?<![0-9.,])([0-9]{1,3}(?:(?:\{,\}|,\\!\s?|\\,|\\ |\\;|\\:)[0-9]{3})+)(?![0-9])")
+_GROUPS = re.compile(
+    r"(?<![0-9.,])([0-9]{1,3}(?:(?:\{,\}|,\\!\s?|\\,|\\ |\\;|\\:)[0-9]{3})+)(?![0-9])"
+)
 
 
 def clean(text: str) -> str:
@@ -64,8 +69,8 @@ def clean(text: str) -> str:
       UnreadableError: it holds characters that deceive the eye.
 
     Example:
-      >>> clean("$\\left( \N{MINUS SIGN}1\N{VULGAR FRACTION ONE HALF}, 2\N{SUPERSCRIPT TWO} \\right]$")
-      '( -1\\frac{1}{2}, 2^{2} ]'
+      >>> clean("$\\left( 1\N{VULGAR FRACTION ONE HALF}, 2\N{SUPERSCRIPT TWO} \\right]$")
+      '( 1\\frac{1}{2}, 2^{2} ]'
     """
     if not text.isascii():
         text = _from_unicode(text)
@@ -80,9 +85,7 @@ def clean(text: str) -> str:
 
 
 def _from_unicode(text: str) -> str:
-    text = _ROOT.sub(
-        lambda m: rf"\sqrt{_ROOT_INDEX[m[1]]}" + (f"{{{m[2]}}}" if m[2] else ""), text
-    )
+    text = _ROOT.sub(lambda m: rf"\sqrt{_ROOT_INDEX[m[1]]}" + (f"{{{m[2]}}}" if m[2] else ""), text)
     text = _VULGAR.sub(_fraction, text)
     for mark, (run, table) in _SCRIPTS.items():
         text = run.sub(lambda m, mark=mark, table=table: f"{mark}{{{m[0].translate(table)}}}", text)

@@ -3,14 +3,8 @@
 from fractions import Fraction
 from typing import Any
 
-from jaxgrpo.answers.evaluation import (
-    UndecidedError,
-    approximate,
-    chosen,
-    context,
-    exact,
-    key,
-)
+from jaxgrpo.answers.approximation import approximate, context
+from jaxgrpo.answers.exact import UndecidedError, chosen, exact, key
 from jaxgrpo.answers.functions import CONSTANTS, SPECIAL
 from jaxgrpo.answers.tree import Node, Number, children, symbols
 
@@ -79,7 +73,7 @@ def _rounds_to(answer: Node, gold: Node) -> bool:
     """Whether an exact answer without decimals rounds to a gold decimal."""
     if not isinstance(gold, Number) or gold.decimals is None or gold.digits < _ROUNDED_DIGITS:
         return False
-    if _has_decimals(answer) or isinstance(answer, Number) and _terminates(answer.value):
+    if _has_decimals(answer) or (isinstance(answer, Number) and _terminates(answer.value)):
         return False
     try:
         wide = context(_FEW)

@@ -77,7 +77,7 @@ def _last_box(text: str) -> str | None:
     boxes.sort()
     first, start, end = boxes[-1]
     contents = [text[start:end]]
-    for outside, start, end in boxes[-2 : -_MAX_BOXES : -1]:
+    for outside, start, end in boxes[-2:-_MAX_BOXES:-1]:
         between = text[end + 1 : first]
         if end >= first or len(between) > _MAX_BETWEEN:
             break

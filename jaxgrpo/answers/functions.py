@@ -54,16 +54,22 @@ INVERSES = {
 PREFIX = frozenset(FUNCTIONS) - {"abs", "floor", "ceil", "max", "min", "root", "factorial", "binom"}
 
 GREEK = frozenset(
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau "
-    "upsilon phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega".split()
-)
+    (
+        "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa",
+        "lambda", "mu", "nu", "xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi",
+        "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi",
+        "Omega",
+    )
+)  # fmt: skip
 # Values that no unknown may take.
-SPECIAL = frozenset(("infty", "emptyset", "reals", "integers", "naturals", "rationals", "complexes"))
+SPECIAL = frozenset(
+    ("infty", "emptyset", "reals", "integers", "naturals", "rationals", "complexes")
+)
 
 CONSTANTS: dict[str, Callable[[Any], Any]] = {
     "pi": lambda m: +m.pi,
     "e": lambda m: +m.e,
-    "i": lambda m: m.mpc(0, 1) if hasattr(m, "mpc") else 1j,
+    "i": lambda m: m.mpc(0, 1),
 }
 
 

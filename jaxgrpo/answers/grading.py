@@ -78,7 +78,8 @@ def _grade(completion: str, gold: str, lenient: bool) -> tuple[str | None, Outco
         return None, Outcome.UNPARSEABLE_GOLD
     found = final_answer(completion)
     if not found.text or len(found.text) > MAX_CHARACTERS:
-        return None, Outcome.UNPARSEABLE_ANSWER if found.text and found.marked else Outcome.NO_ANSWER
+        too_long = bool(found.text) and found.marked
+        return None, Outcome.UNPARSEABLE_ANSWER if too_long else Outcome.NO_ANSWER
     answer = found.text
     if answer == gold:
         return answer, Outcome.RIGHT
@@ -129,7 +130,5 @@ def _canonical(number: str) -> tuple[bool, str, str]:
 
 def _tail(answer: str) -> str:
     """What follows the last "is" of a sentence: The largest $n$ is 34."""
-    last = None
-    for last in _SENTENCE.finditer(answer):
-        pass
-    return answer[last.end() :] if last else ""
+    ends = [match.end() for match in _SENTENCE.finditer(answer)]
+    return answer[ends[-1] :] if ends else ""

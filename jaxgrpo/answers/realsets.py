@@ -3,7 +3,8 @@
 from fractions import Fraction
 from typing import Any
 
-from jaxgrpo.answers.evaluation import UndecidedError, approximate, chosen, context, exact, key
+from jaxgrpo.answers.approximation import approximate, context
+from jaxgrpo.answers.exact import UndecidedError, chosen, exact, key
 from jaxgrpo.answers.functions import CONSTANTS, SPECIAL
 from jaxgrpo.answers.tree import (
     Bracketed,
@@ -94,7 +95,9 @@ def _stretches(node: Node) -> Stretches:
         case Symbol("emptyset"):
             return []
         case Bracketed(opening, closing, (low, high)):
-            return [((_end(low), 1 if opening == "(" else 0), (_end(high), -1 if closing == ")" else 0))]
+            return [
+                ((_end(low), 1 if opening == "(" else 0), (_end(high), -1 if closing == ")" else 0))
+            ]
         case Listing(items, True):
             return [((value, 0), (value, 0)) for value in map(_end, items)]
         case Listing(items):

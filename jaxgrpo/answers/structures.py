@@ -5,8 +5,9 @@ from fractions import Fraction
 from functools import lru_cache
 
 from jaxgrpo.answers import units
+from jaxgrpo.answers.building import multiplied, negated
 from jaxgrpo.answers.cleaning import clean
-from jaxgrpo.answers.parser import Parser, multiplied, negated
+from jaxgrpo.answers.parser import Parser
 from jaxgrpo.answers.tokens import Token, tokenise
 from jaxgrpo.answers.tree import (
     Bracketed,

@@ -29,17 +29,23 @@ _ALIASES = {
     r"\lvert": "|", r"\rvert": "|", r"\vert": "|", r"\mid": "|", r"\lbrace": r"\{",
     r"\rbrace": r"\}", r"\lbrack": "[", r"\rbrack": "]", r"\degrees": r"\degree",
     r"\dots": r"\ldots", r"\cdots": r"\ldots", "...": r"\ldots", r"\varnothing": r"\emptyset",
-    r"\imath": "i", r"\simeq": r"\approx", r"\fallingdotseq": r"\approx", r"\backslash": r"\setminus",
+    r"\imath": "i", r"\simeq": r"\approx", r"\fallingdotseq": r"\approx",
+    r"\backslash": r"\setminus",
     r"\colon": ":", r"\lg": r"\log", r"\%": "%", r"\,": "", r"\prime": "'", r"\varphi": r"\phi",
     r"\varepsilon": r"\epsilon", r"\vartheta": r"\theta", r"\land": r"\text{and}", "≈": r"\approx",
-    r"\infin": r"\infty", r"\arctg": r"\arctan", r"\tg": r"\tan", r"\ctg": r"\cot", "×": "*",
+    r"\infin": r"\infty", r"\arctg": r"\arctan", r"\tg": r"\tan", r"\ctg": r"\cot",
 }  # fmt: skip
-_FONTS = r"text(?:bf|it|rm|normal|sf|tt|up|sc)?|mbox|hbox|mathrm|mathbf|mathit|mathsf|mathtt|mathnormal|operatorname\*?|rm|textnormal|bold|boldsymbol|pmb"
+_FONTS = (
+    r"text(?:bf|it|rm|normal|sf|tt|up|sc)?|math(?:rm|bf|it|sf|tt|normal)|mbox|hbox|operatorname\*?"
+    r"|rm|bold|boldsymbol|pmb"
+)
+_SPACES = r"[,;:!> ]|(?:q?quad|thinspace|medspace|enspace|space)(?![A-Za-z])"
 _TOKEN = re.compile(
     rf"""
-      (?P<space> (?: \s | ~ | (?:np|numpy|math|sympy)\.(?=[a-z]) | \\[,;:!> ] | \\(?:q?quad|thinspace|medspace|enspace|space)(?![A-Za-z]) )+ )
+      (?P<space> (?: \s | ~ | (?:np|numpy|math|sympy)\.(?=[a-z]) | \\(?:{_SPACES}) )+ )
     | (?P<based> [0-9][0-9A-Fa-f]* _ (?: \{{ [0-9]{{1,2}} \}} | [0-9](?![0-9]) ) )
-    | (?P<number> (?: [0-9]+ (?:\.[0-9]*)? | \.[0-9]+ ) (?: [eE][+-]?[0-9]{{1,9}} (?![A-Za-z0-9]) )? )
+    | (?P<number>
+        (?: [0-9]+ (?:\.[0-9]*)? | \.[0-9]+ ) (?: [eE][+-]?[0-9]{{1,9}} (?![A-Za-z0-9]) )? )
     | (?P<font> \\(?:{_FONTS}) \s* \{{ (?P<content>[^{{}}\\]*) \}} )
     | (?P<command> \\[A-Za-z]+ | \\[{{}}|%$&\#_\\] )
     | (?P<letters> [A-Za-z]+ )
@@ -87,6 +93,8 @@ def tokenise(text: str) -> list[Token]:
             continue
         else:
             piece = _ALIASES.get(piece, piece)
-            tokens.append(Token("sign" if kind == "command" and len(piece) == 1 else kind, piece, spaced))
+            tokens.append(
+                Token("sign" if kind == "command" and len(piece) == 1 else kind, piece, spaced)
+            )
         spaced = False
     return tokens

@@ -8,10 +8,12 @@ _NAMES = {
     "meter": "m metre", "centimeter": "cm centimetre", "millimeter": "mm millimetre",
     "kilometer": "km kilometre", "micrometer": "um micron micrometre", "nanometer": "nm nanometre",
     "inch": "in inches", "foot": "ft feet", "yard": "yd", "mile": "mi",
-    "kilogram": "kg", "gram": "g gm", "milligram": "mg", "pound": "lb lbs", "ounce": "oz", "ton": "t tonne",
+    "kilogram": "kg", "gram": "g gm", "milligram": "mg", "pound": "lb lbs",
+    "ounce": "oz", "ton": "t tonne",
     "second": "s sec", "minute": "min", "hour": "h hr", "day": "", "week": "", "month": "",
     "year": "yr", "millisecond": "ms",
-    "liter": "l L litre", "milliliter": "mL ml millilitre", "newton": "N", "joule": "J", "watt": "W",
+    "liter": "l L litre", "milliliter": "mL ml millilitre",
+    "newton": "N", "joule": "J", "watt": "W",
     "kilowatt": "kW", "volt": "V", "ampere": "A amp", "ohm": "", "hertz": "Hz", "kelvin": "K",
     "pascal": "Pa", "kilopascal": "kPa", "coulomb": "C", "mole": "mol", "electronvolt": "eV",
     "degree": "deg", "radian": "rad", "celsius": "degC", "fahrenheit": "degF",
@@ -23,10 +25,14 @@ _ALIASES = {
 _LOWER = {alias.lower(): name for alias, name in _ALIASES.items() if len(alias) > 1}
 # Words with which a tail says more than a unit does.
 _NO_UNIT = frozenset(
-    "or and not to is are but if than about maybe perhaps less more least most at between either "
-    "where when because since so approximately around nearly almost except correct wrong answer "
-    "the answer true false none null for all any otherwise with without never no".split()
-)
+    (
+        "or", "and", "not", "to", "is", "are", "but", "if", "than", "about", "maybe", "perhaps",
+        "less", "more", "least", "most", "at", "between", "either", "where", "when", "because",
+        "since", "so", "approximately", "around", "nearly", "almost", "except", "correct", "wrong",
+        "answer", "the", "true", "false", "none", "null", "for", "all", "any", "otherwise", "with",
+        "without", "never", "no",
+    )
+)  # fmt: skip
 _WORD = re.compile(r"[A-Za-z][A-Za-z.'-]*")
 _ALLOWED = re.compile(r"[A-Za-z.'/^{}* 0-9-]+")
 _POWERS = {"square": "2", "squared": "2", "sq": "2", "cubic": "3", "cubed": "3"}

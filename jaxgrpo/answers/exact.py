@@ -1,18 +1,16 @@
-"""Values of expressions: exact where they are rational, to many digits where they are not.
+"""Rational values of expressions, one spelling for a tree, and stand-ins for unknowns.
 
-Everything has a bound: a power tower, a factorial of a factorial or the sine of a huge number is
-given up at once (`UndecidedError`), never computed.
+Everything has a bound: a power tower or a factorial of a factorial is given up at once
+(`UndecidedError`), never computed.
 """
 
 import functools
 import hashlib
-import threading
 from collections.abc import Hashable, Mapping
 from fractions import Fraction
 from math import comb, factorial, isqrt
-from typing import Any
 
-from jaxgrpo.answers.functions import CONSTANTS, FUNCTIONS, SPECIAL
+from jaxgrpo.answers.functions import CONSTANTS, FUNCTIONS
 from jaxgrpo.answers.tree import (
     Based,
     Bracketed,
@@ -34,11 +32,6 @@ from jaxgrpo.answers.tree import (
 
 MAX_BITS = 20_000
 _MAX_FACTORIAL = 1000
-_MAX_GAMMA = 1e4
-_MAX_EXPONENT = 1e5
-_MAX_ANGLE = 1e9
-_MANY_DIGITS = 120
-_CONTEXTS = threading.local()
 
 
 class UndecidedError(Exception):
@@ -146,7 +139,7 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
         exponent = Fraction(exponent.numerator)
     if base == 0 and exponent <= 0:
         raise UndecidedError
-    if _bits(base) * abs(exponent.numerator) > MAX_BITS and base not in (1, -1, 0):
+    if bits(base) * abs(exponent.numerator) > MAX_BITS and base not in (1, -1, 0):
         raise UndecidedError
     return base ** (exponent.numerator % 2 if abs(base) == 1 else exponent.numerator)
 
@@ -222,12 +215,13 @@ _EXACT = {
 }
 
 
-def _bits(value: Fraction) -> int:
+def bits(value: Fraction) -> int:
+    """The bits of the longer of numerator and denominator."""
     return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
 def _bounded(value: Fraction) -> Fraction:
-    if _bits(value) > MAX_BITS:
+    if bits(value) > MAX_BITS:
         raise UndecidedError
     return value
 
@@ -243,98 +237,3 @@ def chosen(name: str, seed: str = "") -> Fraction:
     number = int.from_bytes(digest, "big")
     size = Fraction(number % 2_711 + 301, 1_009)
     return -size if number >> 63 else size
-
-
-# -- approximate values --------------------------------------------------------------------------
-
-
-def context(digits: int) -> Any:
-    """An mpmath context of this thread with so many decimal digits; doubles for 15."""
-    import mpmath
-
-    if digits <= 15:
-        return mpmath.fp
-    kept = _CONTEXTS.__dict__
-    if digits not in kept:
-        kept[digits] = mpmath.MPContext()
-        kept[digits].dps = digits
-    return kept[digits]
-
-
-def approximate(node: Node, values: Mapping[str, Fraction], m: Any) -> Any:
-    """The value of an expression in an mpmath context, real or complex.
-
-    Raises:
-      UndecidedError: it is not defined, or out of bounds.
-    """
-    try:
-        return _approximate(node, values, m)
-    except (ArithmeticError, ValueError, TypeError) as error:
-        raise UndecidedError from error
-
-
-def _approximate(node: Node, values: Mapping[str, Fraction], m: Any) -> Any:
-    match node:
-        case Number(value):
-            return _number(value, m)
-        case Symbol(name):
-            if name in CONSTANTS:
-                return CONSTANTS[name](m)
-            if name in SPECIAL or name not in values:
-                raise UndecidedError
-            return _number(values[name], m)
-        case Sum(terms):
-            return sum((_approximate(term, values, m) for term in terms), m.zero)
-        case Product(factors):
-            result = m.one
-            for factor in factors:
-                result = result * _approximate(factor, values, m)
-            return result
-        case Power(base, exponent):
-            return _approximate_power(
-                _approximate(base, values, m), _approximate(exponent, values, m), m
-            )
-        case Measured(value, "degree"):
-            return _approximate(value, values, m) * m.pi / 180
-        case Measured(value, "percent"):
-            return _approximate(value, values, m) / 100
-        case Call(name, arguments) if name in FUNCTIONS:
-            numbers = [_approximate(argument, values, m) for argument in arguments]
-            _check_bounds(name, numbers)
-            return FUNCTIONS[name](m, *numbers)
-        case Call():
-            return _number(stand_in(node), m)
-    raise UndecidedError
-
-
-def _number(value: Fraction, m: Any) -> Any:
-    if _bits(value) > 1000 and not hasattr(m, "dps"):
-        raise UndecidedError
-    return m.mpf(value.numerator) / value.denominator
-
-
-def _approximate_power(base: Any, exponent: Any, m: Any) -> Any:
-    if base == 0:
-        if exponent.real <= 0:
-            raise UndecidedError
-        return base
-    size = abs(exponent)
-    if size > 1:
-        magnitude = abs(base)
-        if magnitude != 1 and size * abs(m.log(magnitude)) > _MAX_EXPONENT:
-            raise UndecidedError
-    if size > _MAX_ANGLE:
-        raise UndecidedError
-    return base**exponent
-
-
-def _check_bounds(name: str, numbers: list[Any]) -> None:
-    size = max(abs(number) for number in numbers)
-    if name in ("factorial", "binom"):
-        if size > _MAX_GAMMA:
-            raise UndecidedError
-    elif name in ("exp", "sinh", "cosh", "tanh", "coth"):
-        if size > _MAX_EXPONENT:
-            raise UndecidedError
-    elif size > _MAX_ANGLE and name in ("sin", "cos", "tan", "cot", "sec", "csc"):
-        raise UndecidedError

@@ -1,0 +1,108 @@
+"""Values of expressions to many digits, real or complex, within bounds."""
+
+import threading
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from jaxgrpo.answers.exact import UndecidedError, bits, stand_in
+from jaxgrpo.answers.functions import CONSTANTS, FUNCTIONS, SPECIAL
+from jaxgrpo.answers.tree import Call, Measured, Node, Number, Power, Product, Sum, Symbol
+
+_MAX_GAMMA = 1e4
+_MAX_EXPONENT = 1e5
+_MAX_ANGLE = 1e9
+_MAX_DOUBLE_BITS = 1000
+_CONTEXTS = threading.local()
+
+
+def context(digits: int) -> Any:
+    """An mpmath context of this thread with so many decimal digits; doubles for 15."""
+    import mpmath
+
+    if digits <= 15:
+        return mpmath.fp
+    kept = _CONTEXTS.__dict__
+    if digits not in kept:
+        kept[digits] = mpmath.MPContext()
+        kept[digits].dps = digits
+    return kept[digits]
+
+
+def approximate(node: Node, values: Mapping[str, Fraction], m: Any) -> Any:
+    """The value of an expression in an mpmath context, real or complex.
+
+    Raises:
+      UndecidedError: it is not defined, or out of bounds.
+    """
+    try:
+        return _approximate(node, values, m)
+    except (ArithmeticError, ValueError, TypeError) as error:
+        raise UndecidedError from error
+
+
+def _approximate(node: Node, values: Mapping[str, Fraction], m: Any) -> Any:
+    match node:
+        case Number(value):
+            return _number(value, m)
+        case Symbol(name):
+            if name in CONSTANTS:
+                return CONSTANTS[name](m)
+            if name in SPECIAL or name not in values:
+                raise UndecidedError
+            return _number(values[name], m)
+        case Sum(terms):
+            return sum((_approximate(term, values, m) for term in terms), m.zero)
+        case Product(factors):
+            result = m.one
+            for factor in factors:
+                result = result * _approximate(factor, values, m)
+            return result
+        case Power(base, exponent):
+            return _approximate_power(
+                _approximate(base, values, m), _approximate(exponent, values, m), m
+            )
+        case Measured(value, "degree"):
+            return _approximate(value, values, m) * m.pi / 180
+        case Measured(value, "percent"):
+            return _approximate(value, values, m) / 100
+        case Call(name, arguments) if name in FUNCTIONS:
+            numbers = [_approximate(argument, values, m) for argument in arguments]
+            _check_bounds(name, numbers)
+            return FUNCTIONS[name](m, *numbers)
+        case Call():
+            return _number(stand_in(node), m)
+    raise UndecidedError
+
+
+def _number(value: Fraction, m: Any) -> Any:
+    if bits(value) > _MAX_DOUBLE_BITS and not hasattr(m, "dps"):
+        raise UndecidedError
+    return m.mpf(value.numerator) / value.denominator
+
+
+def _approximate_power(base: Any, exponent: Any, m: Any) -> Any:
+    if base == 0:
+        if exponent.real <= 0:
+            raise UndecidedError
+        return base
+    size = abs(exponent)
+    if size > 1:
+        magnitude = abs(base)
+        if magnitude != 1 and size * abs(m.log(magnitude)) > _MAX_EXPONENT:
+            raise UndecidedError
+    if size > _MAX_ANGLE:
+        raise UndecidedError
+    return base**exponent
+
+
+def _check_bounds(name: str, numbers: list[Any]) -> None:
+    size = max(abs(number) for number in numbers)
+    if name in ("factorial", "binom"):
+        if size > _MAX_GAMMA:
+            raise UndecidedError
+    elif name in ("exp", "sinh", "cosh", "tanh", "coth"):
+        if size > _MAX_EXPONENT:
+            raise UndecidedError
+    elif size > _MAX_ANGLE and name in ("sin", "cos", "tan", "cot", "sec", "csc"):
+        raise UndecidedError
