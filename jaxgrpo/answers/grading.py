@@ -74,7 +74,7 @@ def grade(completion: str, gold: str, *, lenient: bool = False) -> Grade:
 
 
 def _grade(completion: str, gold: str, lenient: bool) -> tuple[str | None, Outcome]:
-    if len(gold) > MAX_CHARACTERS or not gold.strip():
+    if len(gold) > MAX_CHARACTERS or not texts.words(gold):
         return None, Outcome.UNPARSEABLE_GOLD
     found = final_answer(completion)
     if not found.text or len(found.text) > MAX_CHARACTERS:

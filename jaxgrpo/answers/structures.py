@@ -11,6 +11,7 @@ from jaxgrpo.answers.parser import Parser
 from jaxgrpo.answers.tokens import Token, tokenise
 from jaxgrpo.answers.tree import (
     Bracketed,
+    Call,
     Combined,
     Listing,
     Measured,
@@ -20,6 +21,7 @@ from jaxgrpo.answers.tree import (
     Relation,
     Symbol,
     UnreadableError,
+    contains,
 )
 
 MAX_CHARACTERS = 4000
@@ -198,6 +200,9 @@ def _measured(parser: Parser) -> Node:
         value = negated(value)
     if currency:
         value = Measured(value, currency)
+    # Plain letters behind letters are prose.
+    if parser.peek().kind == "letters" and not contains(value, (Number, Call)):
+        return value
     phrase = _unit_phrase(parser)
     scale, _, rest = phrase.partition(" ")
     if scale.lower() in _SCALES:
@@ -224,7 +229,11 @@ def _unit_phrase(parser: Parser) -> str:
             if _JOINING.fullmatch(words) or words == "to" or words.lower() in _HALVES:
                 break
             pieces.append(words)
-        elif token.text in ("/", "^", "{", "}", "*", "-", ".") or token.kind == "number":
+        elif token.kind == "number":
+            if pieces[-1] not in ("^", "{") and (token.spaced or len(token.text) > 1):
+                break
+            pieces.append(token.text)
+        elif token.text in ("/", "^", "{", "}", "*", "-", "."):
             if token.text == "}" and "{" not in pieces:
                 break
             pieces.append(token.text)

@@ -90,5 +90,5 @@ def _name(word: str) -> str:
     if len(word) > 1 and lower in _LOWER:
         return _LOWER[lower]
     if lower.endswith("s") and not lower.endswith("ss") and len(lower) > 3:
-        return lower[:-1]
+        return _LOWER.get(lower[:-1], lower[:-1])
     return lower

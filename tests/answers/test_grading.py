@@ -64,14 +64,15 @@ def test_a_gold_answer_is_right_by_itself(gold):
     [
         (r"\boxed{5}", "5", Outcome.RIGHT, "5"),
         (r"\boxed{6}", "5", Outcome.WRONG, "6"),
-        (r"\boxed{x^2}", "5", Outcome.UNPARSEABLE_ANSWER, "x^2"),
+        (r"\boxed{x^2}", "5", Outcome.WRONG, "x^2"),
+        (r"\boxed{x^}", "5", Outcome.UNPARSEABLE_ANSWER, "x^"),
         (r"\boxed{}", "5", Outcome.NO_ANSWER, None),
         ("", "5", Outcome.NO_ANSWER, None),
         ("5 apples and 6 pears make 11.", "11", Outcome.NO_ANSWER, None),
         (r"\boxed{5}", "", Outcome.UNPARSEABLE_GOLD, None),
         (r"\boxed{5}", "$ $", Outcome.UNPARSEABLE_GOLD, None),
         (r"\boxed{}", "", Outcome.UNPARSEABLE_GOLD, None),
-        (r"\boxed{" + "1" * 2000 + "}", "5", Outcome.UNPARSEABLE_ANSWER, None),
+        (r"\boxed{" + "1" * 5000 + "}", "5", Outcome.UNPARSEABLE_ANSWER, None),
         ("word " * 2000, "5", Outcome.NO_ANSWER, None),
     ],
 )
