@@ -3,6 +3,7 @@
 from fractions import Fraction
 from typing import Any
 
+from jaxgrpo.answers import symbolic
 from jaxgrpo.answers.approximation import approximate, context
 from jaxgrpo.answers.exact import UndecidedError, chosen, exact, key
 from jaxgrpo.answers.functions import CONSTANTS, SPECIAL
@@ -30,6 +31,11 @@ def same_value(answer: Node, gold: Node, *, lenient: bool = False) -> bool:
     """
     if key(answer) == key(gold):
         return True
+    if symbolic.is_opaque(answer) and not symbolic.is_opaque(gold):
+        # It restates the question.
+        return False
+    if symbolic.is_opaque(gold):
+        return symbolic.same(answer, gold)
     names = (symbols(answer) | symbols(gold)) - CONSTANTS.keys()
     if names & SPECIAL:
         return False
@@ -115,7 +121,7 @@ def _same_function(answer: Node, gold: Node, names: list[str]) -> bool:
     if rational is not None:
         return rational
     seed = repr((key(answer), key(gold)))
-    real, other = 0, 0
+    real, other, disagreed = 0, 0, False
     for attempt in range(_TRIES):
         values = {name: chosen(name, f"{attempt}{seed}") for name in names}
         try:
@@ -127,6 +133,7 @@ def _same_function(answer: Node, gold: Node, names: list[str]) -> bool:
         if not agree:
             if is_real:
                 return False
+            disagreed = True
             other -= _TRIES
         elif is_real:
             real += 1
@@ -134,7 +141,9 @@ def _same_function(answer: Node, gold: Node, names: list[str]) -> bool:
             other += 1
         if real >= _POINTS:
             return True
-    return real == 0 and other >= _POINTS
+    if real == 0 and other >= _POINTS:
+        return True
+    return not disagreed and symbolic.same(answer, gold)
 
 
 def _same_rational_function(answer: Node, gold: Node, names: list[str]) -> bool | None:
