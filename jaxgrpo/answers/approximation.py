@@ -22,7 +22,7 @@ def context(digits: int) -> Any:
 
     if digits <= 15:
         return mpmath.fp
-    kept = _CONTEXTS.__dict__
+    kept: dict[int, Any] = _CONTEXTS.__dict__.setdefault("contexts", {})
     if digits not in kept:
         kept[digits] = mpmath.MPContext()
         kept[digits].dps = digits

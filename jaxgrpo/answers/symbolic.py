@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from fractions import Fraction
 from typing import Any
 
 from jaxgrpo.answers import tree
@@ -41,17 +42,15 @@ def same(answer: Node, gold: Node) -> bool:
 
 def dump(node: Node) -> list[Any]:
     """A tree as nested lists for JSON."""
-    fields = []
-    for name in node.__slots__:
-        value = getattr(node, name)
-        if isinstance(value, tuple):
-            value = [dump(each) if hasattr(each, "__slots__") else each for each in value]
-        elif hasattr(value, "numerator") and name == "value" and not isinstance(value, int):
-            value = [str(value.numerator), str(value.denominator)]
-        elif hasattr(value, "__slots__"):
-            value = dump(value)
-        fields.append(value)
-    return [type(node).__name__, *fields]
+    return [type(node).__name__, *(_plain(getattr(node, name)) for name in node.__slots__)]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Fraction):
+        return [str(value.numerator), str(value.denominator)]
+    return value if value is None or isinstance(value, str | bool | int) else dump(value)
 
 
 class _Solver:
