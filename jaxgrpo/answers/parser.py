@@ -6,21 +6,19 @@ products (`2\pi r`), mixed numbers (`1\frac12`), repeating decimals, functions w
 """
 
 from collections.abc import Callable
-from fractions import Fraction
 
 from jaxgrpo.answers import commands, functions
 from jaxgrpo.answers.building import (
-    MAX_DIGITS,
     added,
     based,
     inverted,
-    is_proper,
     multiplied,
     negated,
     primed,
     read_number,
 )
 from jaxgrpo.answers.cursor import Cursor
+from jaxgrpo.answers.numerals import numeral
 from jaxgrpo.answers.tokens import Token
 from jaxgrpo.answers.tree import (
     Based,
@@ -38,7 +36,6 @@ from jaxgrpo.answers.tree import (
 from jaxgrpo.answers.units import is_abbreviation
 
 _MAX_DEPTH = 60
-_MAX_REPEATED = 40
 _SUM, _PRODUCT, _SIGN, _JUXTAPOSED, _TIGHT, _POWER = 10, 20, 25, 20, 30, 40
 _WORDS = {"oo": "infty", "inf": "infty", "infinity": "infty", "Infinity": "infty"}
 # Letters that are a word and no product of letters.
@@ -185,7 +182,7 @@ class Parser(Cursor):
         text = token.text
         match token.kind:
             case "number":
-                return self._number(text)
+                return numeral(self, text)
             case "based":
                 digits, _, base = text.partition("_")
                 return based(digits, int(base.strip("{}")))
@@ -219,55 +216,6 @@ class Parser(Cursor):
             self.expect("|")
             return Call("abs", (inner,))
         raise UnreadableError
-
-    def _number(self, text: str) -> Node:
-        if len(text) > MAX_DIGITS:
-            raise UnreadableError
-        if "." in text and self.peek().text in (r"\overline", r"\dot", r"\bar"):
-            return self._repeating(text)
-        number = read_number(text)
-        if number.decimals is None:
-            fraction = self._mixed_part()
-            if fraction is not None:
-                return Number(number.value + fraction)
-        return number
-
-    def _repeating(self, text: str) -> Node:
-        self.take()
-        argument = self.argument()
-        if not isinstance(argument, Number) or argument.decimals is not None or argument.value < 0:
-            raise UnreadableError
-        # The digits as written: 0.\overline{09}.
-        digits = self.tokens[self.position - 2].text
-        if not digits.isdecimal() or len(digits) > _MAX_REPEATED:
-            raise UnreadableError
-        start = len(text.partition(".")[2])
-        value = Fraction(text.rstrip(".") or "0") + Fraction(
-            int(digits), (10 ** len(digits) - 1) * 10**start
-        )
-        return Number(value)
-
-    def _mixed_part(self) -> Fraction | None:
-        r"""The fraction of a mixed number, 1\frac{2}{3} or 1 2/3, if one stands here."""
-        start = self.position
-        token = self.peek()
-        if token.text == r"\frac":
-            self.take()
-            try:
-                top, bottom = self.argument(), self.argument()
-            except UnreadableError:
-                top = bottom = None
-            if is_proper(top, bottom):
-                return Fraction(top.value, bottom.value)  # type: ignore[union-attr]
-            self.position = start
-        elif token.kind == "number" and token.spaced and self.peek(1).text == "/":
-            top, bottom = self.peek(), self.peek(2)
-            if bottom.kind == "number" and top.text.isdecimal() and bottom.text.isdecimal():
-                if not 0 < int(top.text) < int(bottom.text):
-                    raise UnreadableError
-                self.position += 3
-                return Fraction(int(top.text), int(bottom.text))
-        return None
 
     def _letters(self, token: Token) -> Node:
         text = token.text
