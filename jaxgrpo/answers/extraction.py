@@ -6,6 +6,7 @@ for the caller to refuse where it is more than an answer. A box that is never cl
 """
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 # Escaped characters are consumed in pairs, so that \{ neither opens nor closes anything.
@@ -34,8 +35,13 @@ class Extracted(NamedTuple):
     marked: bool
 
 
-def final_answer(completion: str) -> Extracted:
+def final_answer(completion: str, markers: Sequence[str] = ()) -> Extracted:
     r"""The final answer of a completion, in time linear in its length.
+
+    Args:
+      completion: what the model wrote, the whole of it.
+      markers: what stands before the answer in this data set ("A:"); what follows the last of
+        them on its line goes before all else.
 
     Example:
       >>> final_answer(r"Either $\boxed{1}$ or rather $\boxed{\frac{1}{2}}$.").text
@@ -43,6 +49,9 @@ def final_answer(completion: str) -> Extracted:
       >>> final_answer("8+4=12, so\n#### 12").text
       '12'
     """
+    place, marker = max(((completion.rfind(each), each) for each in markers), default=(-1, ""))
+    if place >= 0:
+        return Extracted(_first_line(completion[place + len(marker) :].lstrip()), True)
     box = _last_box(completion)
     if box is not None:
         return Extracted(box.strip(), True)

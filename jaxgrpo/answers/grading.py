@@ -4,6 +4,7 @@ import dataclasses
 import enum
 import re
 import time
+from collections.abc import Sequence
 
 from jaxgrpo.answers import texts
 from jaxgrpo.answers.comparison import same
@@ -43,7 +44,9 @@ class Grade:
     """How long it took, wall time."""
 
 
-def is_correct(completion: str, gold: str, *, lenient: bool = False) -> bool:
+def is_correct(
+    completion: str, gold: str, *, lenient: bool = False, markers: Sequence[str] = ()
+) -> bool:
     r"""Whether the completion's final answer is the gold answer.
 
     Never raises, never hangs, never evaluates text.
@@ -52,31 +55,37 @@ def is_correct(completion: str, gold: str, *, lenient: bool = False) -> bool:
       completion: what the model wrote, the whole of it.
       gold: the reference answer: LaTeX with or without dollar signs, a number, or plain text.
       lenient: let a decimal stand for an exact gold with 6 right digits instead of 10.
+      markers: what stands before the answer in this data set, such as "A:".
 
     Example:
       >>> is_correct(r"... so $x = \boxed{1{,}234}$", "1234"), is_correct("1/3", "0.33")
       (True, False)
     """
-    return grade(completion, gold, lenient=lenient).correct
+    return grade(completion, gold, lenient=lenient, markers=markers).correct
 
 
-def grade(completion: str, gold: str, *, lenient: bool = False) -> Grade:
+def grade(
+    completion: str, gold: str, *, lenient: bool = False, markers: Sequence[str] = ()
+) -> Grade:
     """The verdict on a completion, with the extracted answer and what happened.
 
     Args:
       completion: what the model wrote, the whole of it.
       gold: the reference answer.
       lenient: let a decimal stand for an exact gold with 6 right digits instead of 10.
+      markers: what stands before the answer in this data set, such as "A:".
     """
     start = time.perf_counter()
-    extracted, outcome = _grade(completion, gold, lenient)
+    extracted, outcome = _grade(completion, gold, lenient, markers)
     return Grade(outcome is Outcome.RIGHT, extracted, outcome, time.perf_counter() - start)
 
 
-def _grade(completion: str, gold: str, lenient: bool) -> tuple[str | None, Outcome]:
+def _grade(
+    completion: str, gold: str, lenient: bool, markers: Sequence[str]
+) -> tuple[str | None, Outcome]:
     if len(gold) > MAX_CHARACTERS or not texts.words(gold):
         return None, Outcome.UNPARSEABLE_GOLD
-    found = final_answer(completion)
+    found = final_answer(completion, markers)
     if not found.text or len(found.text) > MAX_CHARACTERS:
         too_long = bool(found.text) and found.marked
         return None, Outcome.UNPARSEABLE_ANSWER if too_long else Outcome.NO_ANSWER
