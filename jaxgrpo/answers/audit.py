@@ -53,7 +53,7 @@ class Audit:
 
 
 def audit(rows: Iterable[Row], *, lenient: bool = False, markers: Sequence[str] = ()) -> Audit:
-    """Grade golds against themselves, and completions against their golds.
+    r"""Grade golds against themselves, and completions against their golds.
 
     A row is to be quarantined where its gold cannot be parsed, is not its own answer, or takes
     longer than half a second.
@@ -64,7 +64,7 @@ def audit(rows: Iterable[Row], *, lenient: bool = False, markers: Sequence[str] 
       markers: as `grade`.
 
     Example:
-      >>> seen = audit([Row("1", "0.5", r"so \\boxed{1/2}"), Row("2", r"\\frac{1}{")])
+      >>> seen = audit([Row("1", "0.5", r"so \boxed{1/2}"), Row("2", r"\frac{1}{")])
       >>> seen.outcomes["right"], [finding.reason for finding in seen.findings]
       (1, ['the gold is unparseable'])
     """

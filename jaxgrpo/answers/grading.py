@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from jaxgrpo.answers import texts
-from jaxgrpo.answers.comparison import same
+from jaxgrpo.answers.comparison import same as same_tree
 from jaxgrpo.answers.extraction import final_answer
 from jaxgrpo.answers.structures import MAX_CHARACTERS, readings
 
@@ -27,6 +27,17 @@ class Outcome(enum.StrEnum):
     UNPARSEABLE_ANSWER = "unparseable_answer"
 
 
+class Stage(enum.StrEnum):
+    """What decided a verdict, the cheapest first."""
+
+    TEXT = "the same text"
+    PLAIN = "plain numbers"
+    CHOICE = "the letter of a choice"
+    WORDS = "words"
+    VALUES = "parsed, by structure and value"
+    NONE = "nothing could be read"
+
+
 @dataclasses.dataclass(frozen=True)
 class Grade:
     """A verdict and how it came about."""
@@ -42,6 +53,9 @@ class Grade:
 
     seconds: float
     """How long it took, wall time."""
+
+    stage: Stage = Stage.NONE
+    """What decided it."""
 
 
 def is_correct(
@@ -76,52 +90,61 @@ def grade(
       markers: what stands before the answer in this data set, such as "A:".
     """
     start = time.perf_counter()
-    extracted, outcome = _grade(completion, gold, lenient, markers)
-    return Grade(outcome is Outcome.RIGHT, extracted, outcome, time.perf_counter() - start)
+    extracted, outcome, stage = _grade(completion, gold, lenient, markers)
+    seconds = time.perf_counter() - start
+    return Grade(outcome is Outcome.RIGHT, extracted, outcome, seconds, stage)
 
 
 def _grade(
     completion: str, gold: str, lenient: bool, markers: Sequence[str]
-) -> tuple[str | None, Outcome]:
+) -> tuple[str | None, Outcome, Stage]:
     if len(gold) > MAX_CHARACTERS or not texts.words(gold):
-        return None, Outcome.UNPARSEABLE_GOLD
+        return None, Outcome.UNPARSEABLE_GOLD, Stage.NONE
     found = final_answer(completion, markers)
-    if not found.text or len(found.text) > MAX_CHARACTERS:
-        too_long = bool(found.text) and found.marked
-        return None, Outcome.UNPARSEABLE_ANSWER if too_long else Outcome.NO_ANSWER
     answer = found.text
+    if not answer or len(answer) > MAX_CHARACTERS:
+        too_long = bool(answer) and found.marked
+        return None, Outcome.UNPARSEABLE_ANSWER if too_long else Outcome.NO_ANSWER, Stage.NONE
     if answer == gold:
-        return answer, Outcome.RIGHT
+        return answer, Outcome.RIGHT, Stage.TEXT
     plain = _same_plain(answer, gold)
     if plain is not None:
-        return answer, Outcome.RIGHT if plain else Outcome.WRONG
-    if same_answer(answer, gold, lenient=lenient):
-        return answer, Outcome.RIGHT
+        return answer, Outcome.RIGHT if plain else Outcome.WRONG, Stage.PLAIN
+    same, stage = compare(answer, gold, lenient=lenient)
+    if same:
+        return answer, Outcome.RIGHT, stage
     if readings(answer):
-        return answer, Outcome.WRONG
+        return answer, Outcome.WRONG, stage
     tail = _tail(answer) if found.marked else ""
-    if tail and same_answer(tail, gold, lenient=lenient):
-        return tail, Outcome.RIGHT
+    if tail:
+        same, stage = compare(tail, gold, lenient=lenient)
+        if same:
+            return tail, Outcome.RIGHT, stage
     if not found.marked:
-        return None, Outcome.NO_ANSWER
-    return answer, Outcome.WRONG if not readings(gold) else Outcome.UNPARSEABLE_ANSWER
+        return None, Outcome.NO_ANSWER, Stage.NONE
+    if readings(gold):
+        return answer, Outcome.UNPARSEABLE_ANSWER, Stage.NONE
+    return answer, Outcome.WRONG, stage
 
 
-def same_answer(answer: str, gold: str, *, lenient: bool = False) -> bool:
-    """Whether two extracted answers are the same."""
+def compare(answer: str, gold: str, *, lenient: bool = False) -> tuple[bool, Stage]:
+    """Whether two extracted answers are the same, and what decided it."""
     if texts.is_placeholder(answer):
-        return False
+        return False, Stage.WORDS
     if texts.text_key(answer) == texts.text_key(gold):
-        return True
+        return True, Stage.TEXT
     choice = texts.same_choice(answer, gold)
     if choice is not None:
-        return choice
+        return choice, Stage.CHOICE
     if texts.is_date(gold) or texts.is_words(gold):
-        return False
+        return False, Stage.WORDS
     wanted = readings(gold)
-    return bool(wanted) and any(
-        same(given, want, lenient=lenient) for given in readings(answer) for want in wanted
+    if not wanted:
+        return False, Stage.WORDS
+    equal = any(
+        same_tree(given, want, lenient=lenient) for given in readings(answer) for want in wanted
     )
+    return equal, Stage.VALUES
 
 
 def _same_plain(answer: str, gold: str) -> bool | None:

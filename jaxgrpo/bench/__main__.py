@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from jaxgrpo.core.errors import ExitCode, closest
 
 BENCHMARKS = {
+    "answers": "the answer checker beside math-verify: verdicts and speed",
     "grpo": "one GRPO step: decoding, update, their shares of the matmul rate",
     "operators": "every operator beside a plain PPO clip: time and temporaries",
 }
