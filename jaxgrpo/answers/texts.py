@@ -11,9 +11,13 @@ _FONT = re.compile(
 )
 _ARTICLE = re.compile(r"\b(?:the|an?)\s(?=[a-z]{2})")
 _SPACE = re.compile(r"(?:\s|~|\\[,;:! ]|\\q?quad(?![A-Za-z]))+")
+_BETWEEN_DIGITS = re.compile(r"(?<=[0-9])\s+(?=[0-9])")
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _CHOICE = re.compile(r"\(?([A-J])\)?[.:]?")
-_CHOSEN = re.compile(r"\(?([A-J])\)?(?:[.):]\s.*)?", re.DOTALL)
+_MORE = r"(?!or\b|and\b)[^,]*"
+_CHOSEN = re.compile(rf"\(?([A-J])\)?(?:[.:]\s?{_MORE})?|\(([A-J])\)\s{_MORE}")
+    r"\(?([A-J])\)?(?:[.:]\s?(?!or\b|and\b)[^,]*)?|\(([A-J])\)\s(?!or\b|and\b)[^,]*"
+)
 _DATE = re.compile(r"[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}")
 _BARE = re.compile(r"[A-Za-z][A-Za-z' -]*")
 _SHORT = frozenset(("no", "on", "if", "ok"))
@@ -30,7 +34,8 @@ def text_key(text: str) -> str:
     text = words(text)
     text = _ARTICLE.sub("", _WORD.sub(lambda word: word[0].casefold(), text))
     text = re.sub(r"([_^])\{([A-Za-z0-9])\}", r"\1\2", text)
-    return "".join(text.split())
+    # 4 2 is not 42.
+    return "".join(_BETWEEN_DIGITS.sub("_", text).split())
 
 
 def words(text: str) -> str:
@@ -53,7 +58,7 @@ def same_choice(answer: str, gold: str) -> bool | None:
     if wanted is None:
         return None
     given = _CHOSEN.fullmatch(words(answer))
-    return given is not None and given[1] == wanted[1]
+    return given is not None and (given[1] or given[2]) == wanted[1]
 
 
 def is_date(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""`python -m jaxgrpo.bench answers`: our answer checker beside math-verify, where that is installed.
+"""`python -m jaxgrpo.bench answers`: our answer checker beside math-verify, if that is installed.
 
 Speed on generated pairs of ordinary kinds, and, with --cases, verdicts on a file of cases: JSON
 lines with `gold`, `prediction` (or `prediction_parts`, a list of [text, times]), `expected`, and

@@ -12,6 +12,7 @@ Example:
 
 from jaxgrpo.rewards.config import RewardConfig, RewardFunctionConfig
 from jaxgrpo.rewards.functions import BUILT_IN, Verdict
+from jaxgrpo.rewards.outcomes import outcome_metrics
 from jaxgrpo.rewards.pool import RewardItem, RewardPool, Score
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "RewardPool",
     "Score",
     "Verdict",
+    "outcome_metrics",
 ]

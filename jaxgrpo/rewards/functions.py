@@ -9,7 +9,7 @@ import importlib
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jaxgrpo.answers import Outcome, final_answer, grade
@@ -30,17 +30,25 @@ class Verdict(NamedTuple):
     outcome: str
 
 
-def answer(completion: str, *, answer: str) -> Verdict:
+def answer(
+    completion: str, *, answer: str, lenient: bool = False, markers: Sequence[str] = ()
+) -> Verdict:
     """1 where the final answer is the reference answer, 0 where not; see `jaxgrpo.answers`.
 
     A reference answer that cannot be read gives nan: the completion is not to blame for it.
+
+    Args:
+      completion: what the policy wrote.
+      answer: the reference answer.
+      lenient: 6 right digits of an exact reference answer do, instead of 10.
+      markers: what stands before the answer in this data, such as "A:".
 
     Example:
       >>> from jaxgrpo.rewards import functions
       >>> functions.answer("3+4=7, so the answer is 7.", answer="7")
       Verdict(value=1.0, outcome='right')
     """
-    outcome = grade(completion, answer).outcome
+    outcome = grade(completion, answer, lenient=lenient, markers=markers).outcome
     if outcome is Outcome.UNPARSEABLE_GOLD:
         return Verdict(math.nan, outcome.value)
     return Verdict(float(outcome is Outcome.RIGHT), outcome.value)

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from jaxgrpo.data import Prompt
 from jaxgrpo.models import Params
-from jaxgrpo.rewards import RewardItem, RewardPool, Score
+from jaxgrpo.rewards import RewardItem, RewardPool, Score, outcome_metrics
 from jaxgrpo.rollouts.demonstrations import with_demonstrations
 from jaxgrpo.sampling import Completions, Prompts, Sampler, SamplingConfig, StopReason, left_pad
 from jaxgrpo.tokenizers import Tokenizer
@@ -156,7 +156,8 @@ class Rollout:
         for name in names:
             values = self.function_rewards([name])[sampled, 0]
             metrics[f"reward/{name}"] = _mean(values[~np.isnan(values)])
-        return metrics
+        scored_rows = [score for score, drawn in zip(self.scores, sampled, strict=True) if drawn]
+        return metrics | outcome_metrics(scored_rows)
 
 
 def _mean(values: np.ndarray) -> float:

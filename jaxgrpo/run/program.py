@@ -12,6 +12,7 @@ import optax
 from jax.sharding import Mesh
 
 from jaxgrpo.advantages.credit import Credit
+from jaxgrpo.answers import GoldKind, gold_kind
 from jaxgrpo.config import Experiment, read_credit, read_objective, read_weights
 from jaxgrpo.core.errors import UserError
 from jaxgrpo.data import EncodedSource, encode, open_source
@@ -111,6 +112,11 @@ def build_program(experiment: Experiment) -> Program:
         )
     _check_weights(experiment)
     train_prompts = _prompts(experiment, tokenizer, "train")
+    eval_prompts = _prompts(experiment, tokenizer, "eval") if experiment.data.eval else None
+    if any(function.name == "answer" for function in experiment.rewards.functions):
+        _check_golds(train_prompts)
+        if eval_prompts is not None:
+            _check_golds(eval_prompts)
     if experiment.warmup.steps or experiment.rollout.demonstrations:
         _check_worked(train_prompts, tokenizer, experiment.rollout.sampling.max_new_tokens)
     objective, credit = read_objective(experiment), read_credit(experiment)
@@ -139,7 +145,7 @@ def build_program(experiment: Experiment) -> Program:
         tokenizer=tokenizer,
         model=model,
         train_prompts=train_prompts,
-        eval_prompts=_prompts(experiment, tokenizer, "eval") if experiment.data.eval else None,
+        eval_prompts=eval_prompts,
         objective=objective,
         credit=credit,
         weights=weights,
@@ -213,6 +219,21 @@ def _check_worked(prompts: EncodedSource, tokenizer: Tokenizer, limit: int) -> N
     """Every worked example is there and fits: better said now than in the middle of a run."""
     for index in range(len(prompts)):
         worked_tokens(prompts[index], tokenizer, limit)
+
+
+def _check_golds(prompts: EncodedSource) -> None:
+    """A gold that cannot be parsed would count as a wrong answer, whatever the policy writes."""
+    bad = [
+        prompts[index].example
+        for index in range(len(prompts))
+        if gold_kind(prompts[index].example.answer) is GoldKind.UNPARSEABLE
+    ]
+    if bad:
+        more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+        raise UserError(
+            f"{bad[0].name}{more}: the gold answer {bad[0].answer[:80]!r} cannot be parsed; "
+            "`jaxgrpo verify --audit FILE` finds all such lines"
+        )
 
 
 def _check_weights(experiment: Experiment) -> None:
