@@ -16,8 +16,6 @@ _WORD = re.compile(r"[A-Za-z]{2,}")
 _CHOICE = re.compile(r"\(?([A-J])\)?[.:]?")
 _MORE = r"(?!or\b|and\b)[^,]*"
 _CHOSEN = re.compile(rf"\(?([A-J])\)?(?:[.:]\s?{_MORE})?|\(([A-J])\)\s{_MORE}")
-    r"\(?([A-J])\)?(?:[.:]\s?(?!or\b|and\b)[^,]*)?|\(([A-J])\)\s(?!or\b|and\b)[^,]*"
-)
 _DATE = re.compile(r"[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}")
 _BARE = re.compile(r"[A-Za-z][A-Za-z' -]*")
 _SHORT = frozenset(("no", "on", "if", "ok"))
