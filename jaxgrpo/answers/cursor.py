@@ -59,5 +59,7 @@ class Cursor:
 
     def put_back(self, token: Token) -> None:
         """Leave all but the first character of the token just taken, as TeX does."""
+        if token.kind == "number" and token.text[1] in "eE":
+            raise UnreadableError
         self.position -= 1
         self.tokens[self.position] = Token(token.kind, token.text[1:], False)
