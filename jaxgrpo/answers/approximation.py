@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from jaxgrpo.answers.exact import UndecidedError, bits, stand_in
+from jaxgrpo.answers.exact import UndecidedError, bits, exact, stand_in
 from jaxgrpo.answers.functions import CONSTANTS, FUNCTIONS, SPECIAL
 from jaxgrpo.answers.tree import Call, Measured, Node, Number, Power, Product, Sum, Symbol
 
@@ -29,19 +29,25 @@ def context(digits: int) -> Any:
     return kept[digits]
 
 
-def approximate(node: Node, values: Mapping[str, Fraction], m: Any) -> Any:
+def approximate(node: Node, values: Mapping[str, Fraction], m: Any, *, real: bool = False) -> Any:
     """The value of an expression in an mpmath context, real or complex.
+
+    Args:
+      node: the expression.
+      values: of its unknowns.
+      m: the context.
+      real: refuse roots, powers and logarithms that leave the real numbers.
 
     Raises:
       UndecidedError: it is not defined, or out of bounds.
     """
     try:
-        return _approximate(node, values, m)
+        return _approximate(node, values, m, real)
     except (ArithmeticError, ValueError, TypeError) as error:
         raise UndecidedError from error
 
 
-def _approximate(node: Node, values: Mapping[str, Fraction], m: Any) -> Any:
+def _approximate(node: Node, values: Mapping[str, Fraction], m: Any, real: bool) -> Any:
     match node:
         case Number(value):
             return _number(value, m)
@@ -52,27 +58,49 @@ def _approximate(node: Node, values: Mapping[str, Fraction], m: Any) -> Any:
                 raise UndecidedError
             return _number(values[name], m)
         case Sum(terms):
-            return sum((_approximate(term, values, m) for term in terms), m.zero)
+            return sum((_approximate(term, values, m, real) for term in terms), m.zero)
         case Product(factors):
             result = m.one
             for factor in factors:
-                result = result * _approximate(factor, values, m)
+                result = result * _approximate(factor, values, m, real)
             return result
         case Power(base, exponent):
-            return _approximate_power(
-                _approximate(base, values, m), _approximate(exponent, values, m), m
-            )
+            below, above = (_approximate(part, values, m, real) for part in (base, exponent))
+            result = _power(below, above, _odd_root(exponent), m)
+            return _checked(result, [below, above], real)
         case Measured(value, "degree"):
-            return _approximate(value, values, m) * m.pi / 180
+            return _approximate(value, values, m, real) * m.pi / 180
         case Measured(value, "percent"):
-            return _approximate(value, values, m) / 100
+            return _approximate(value, values, m, real) / 100
         case Call(name, arguments) if name in FUNCTIONS:
-            numbers = [_approximate(argument, values, m) for argument in arguments]
+            numbers = [_approximate(argument, values, m, real) for argument in arguments]
             _check_bounds(name, numbers)
-            return FUNCTIONS[name](m, *numbers)
+            return _checked(FUNCTIONS[name](m, *numbers), numbers, real)
         case Call():
             return _number(stand_in(node), m)
     raise UndecidedError
+
+
+def _checked(result: Any, numbers: list[Any], real: bool) -> Any:
+    """The result, where it may be complex or is not, or was so before."""
+    if real and _imaginary(result) and not any(map(_imaginary, numbers)):
+        raise UndecidedError
+    return result
+
+
+def _imaginary(number: Any) -> bool:
+    return getattr(number, "imag", 0) != 0
+
+
+def _odd_root(exponent: Node) -> Fraction | None:
+    """An exponent such as 2/3, of which a negative number has a real power."""
+    if isinstance(exponent, Symbol | Call):
+        return None
+    try:
+        value = exact(exponent, {})
+    except UndecidedError:
+        return None
+    return value if value.denominator > 1 and value.denominator % 2 else None
 
 
 def _number(value: Fraction, m: Any) -> Any:
@@ -81,7 +109,7 @@ def _number(value: Fraction, m: Any) -> Any:
     return m.mpf(value.numerator) / value.denominator
 
 
-def _approximate_power(base: Any, exponent: Any, m: Any) -> Any:
+def _power(base: Any, exponent: Any, odd: Fraction | None, m: Any) -> Any:
     if base == 0:
         if exponent.real <= 0:
             raise UndecidedError
@@ -93,6 +121,9 @@ def _approximate_power(base: Any, exponent: Any, m: Any) -> Any:
             raise UndecidedError
     if size > _MAX_ANGLE:
         raise UndecidedError
+    if odd is not None and not _imaginary(base) and base.real < 0:
+        size = (-base) ** exponent
+        return -size if odd.numerator % 2 else size
     return base**exponent
 
 

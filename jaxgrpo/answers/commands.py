@@ -4,7 +4,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from jaxgrpo.answers import functions
-from jaxgrpo.answers.building import inverted, multiplied
+from jaxgrpo.answers.building import inverted, multiplied, read_number
 from jaxgrpo.answers.tree import (
     Call,
     Listing,
@@ -123,6 +123,8 @@ def _call(parser: "Parser", name: str, inner: Node, base: Node | None) -> Node:
     if name == "cbrt":
         return Call("root", (inner, Number(Fraction(3))))
     if name == "log":
+        if base is None and parser.decimal:
+            base = Number(Fraction(10))
         return Call("log", (inner, base)) if base is not None else Call("ln", (inner,))
     if base is not None:
         raise UnreadableError
@@ -134,6 +136,20 @@ def _call(parser: "Parser", name: str, inner: Node, base: Node | None) -> Node:
     if name == "binom" and len(arguments) != 2:
         raise UnreadableError
     return Call(name, arguments)
+
+
+def combination(parser: "Parser") -> Node:
+    """{}_n C_k, of which the first brace is consumed."""
+    parser.position += 2
+    token = parser.peek()
+    if token.kind == "based" and "C_" in token.text:
+        parser.take()
+        first, _, second = token.text.partition("C_")
+        return Call("binom", (read_number(first), read_number(second.strip("{}"))))
+    top = parser.argument()
+    if parser.take().text != "C" or not parser.accept("_"):
+        raise UnreadableError
+    return Call("binom", (top, parser.argument()))
 
 
 def _implicit_argument(parser: "Parser") -> Node:
@@ -149,6 +165,8 @@ def _implicit_argument(parser: "Parser") -> Node:
 
 def _matrix(parser: "Parser") -> Node:
     kind = _environment(parser)
+    if kind == "cases":
+        return parser.group(parser, kind, kind)
     if kind not in _MATRICES:
         raise UnreadableError
     if kind == "array" and parser.peek().text == "{":

@@ -8,7 +8,7 @@ from jaxgrpo.answers import realsets
 from jaxgrpo.answers.building import added, negated
 from jaxgrpo.answers.equality import same_value
 from jaxgrpo.answers.exact import key
-from jaxgrpo.answers.settling import MAX_ITEMS, SCALAR, labelled, relabelled, settled
+from jaxgrpo.answers.settling import MAX_ITEMS, SCALAR, differ, labelled, point, relabelled, settled
 from jaxgrpo.answers.tree import (
     Based,
     Bracketed,
@@ -24,6 +24,7 @@ from jaxgrpo.answers.tree import (
     Relation,
     Symbol,
     contains,
+    symbols,
 )
 
 _MIRRORED = {
@@ -42,7 +43,7 @@ def same(answer: Node, gold: Node, *, lenient: bool = False) -> bool:
     if key(answer) == key(gold):
         return True
     (answer_label, answer), (gold_label, gold) = labelled(answer), labelled(gold)
-    if answer_label is not None and gold_label is not None and key(answer_label) != key(gold_label):
+    if answer_label is not None and gold_label is not None and differ(answer_label, gold_label):
         whole = (relabelled(answer_label, answer), relabelled(gold_label, gold))
         return _same_relation(*whole)
     if _same(answer, gold, lenient):
@@ -76,6 +77,10 @@ def _same(answer: Node, gold: Node, lenient: bool) -> bool:
             if (opening, closing) == (gold_opening, gold_closing):
                 return _in_order(items, gold_items, lenient)
             return False
+        case (Bracketed(), Listing()) | (Listing(), Bracketed()):
+            answer_point, gold_point = point(answer), point(gold)
+            if answer_point is not None and gold_point is not None:
+                return _in_order(answer_point, gold_point, lenient)
         case Listing(items), Listing(gold_items):
             if _in_any_order(items, gold_items, lenient):
                 return True
@@ -180,7 +185,7 @@ def _same_measure(answer: Node, gold: Node, lenient: bool) -> bool:
     if (
         "degree" in (unit, gold_unit)
         and unit != gold_unit
-        and contains(value if not unit else gold_value, Symbol)
+        and "pi" in symbols(value if not unit else gold_value)
     ):
         # A multiple of pi is an angle in radians.
         return same_value(

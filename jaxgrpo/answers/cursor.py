@@ -25,6 +25,10 @@ class Cursor:
         self.position += 1
         return token
 
+    def ahead(self, *texts: str) -> bool:
+        """Whether these come next, in this order."""
+        return all(self.peek(place).text == text for place, text in enumerate(texts))
+
     def accept(self, *texts: str) -> bool:
         """Consume the next token if it is one of these signs or commands."""
         token = self.peek()

@@ -12,6 +12,7 @@ from jaxgrpo.answers.tree import Call, Node, Number, children, contains, symbols
 _TRIES = 24
 _POINTS = 4
 _MANY_POINTS = 8
+_FEW_POINTS = 2
 _CLOSE = 1e-7
 _FEW, _MANY = 40, 80
 # Digits that a decimal needs in order to stand for an exact value.
@@ -124,31 +125,23 @@ def _same_function(answer: Node, gold: Node, names: list[str]) -> bool:
     if rational is not None:
         return rational
     seed = repr((key(answer), key(gold)))
-    real, other, disagreed = 0, 0, False
     # What has corners agrees on one side of them by chance.
     wanted = _MANY_POINTS if contains(answer, Call) or contains(gold, Call) else _POINTS
-    for attempt in range(_TRIES):
-        values = _point(names, attempt, seed)
-        try:
-            agree, is_real = _compare(answer, gold, values)
-        except UndecidedError:
-            continue
-        if is_real is None:
-            continue
-        if not agree:
-            if is_real:
-                return False
-            disagreed = True
-            other -= _TRIES
-        elif is_real:
-            real += 1
-        else:
-            other += 1
-        if real >= wanted:
+    # Where everything is real first: there writers agree on what roots and logarithms are.
+    for real in (True, False):
+        agreed = 0
+        for attempt in range(_TRIES):
+            try:
+                if not _agree_at(answer, gold, _point(names, attempt, seed), real=real):
+                    return False
+            except UndecidedError:
+                continue
+            agreed += 1
+            if agreed == wanted:
+                return True
+        if agreed >= _FEW_POINTS:
             return True
-    if real == 0 and other >= wanted:
-        return True
-    return not disagreed and symbolic.same(answer, gold)
+    return symbolic.same(answer, gold)
 
 
 def _same_rational_function(answer: Node, gold: Node, names: list[str]) -> bool | None:
@@ -181,34 +174,28 @@ def _point(names: list[str], attempt: int, seed: str) -> dict[str, Fraction]:
     return values
 
 
-def _compare(answer: Node, gold: Node, values: dict[str, Fraction]) -> tuple[bool, bool | None]:
-    """Whether both agree at a point, and whether both are real there (None: only one is)."""
+def _agree_at(answer: Node, gold: Node, values: dict[str, Fraction], *, real: bool) -> bool:
+    """Whether both agree at a point: to a few digits first, which most that differ do not."""
     quick = context(15)
     try:
-        first, second = approximate(answer, values, quick), approximate(gold, values, quick)
-        kinds = _is_real(first), _is_real(second)
-        if kinds[0] != kinds[1]:
-            return False, None
+        first = approximate(answer, values, quick, real=real)
+        second = approximate(gold, values, quick, real=real)
         if abs(first - second) > _CLOSE * (abs(first) + abs(second)):
-            return False, kinds[0]
+            return False
     except UndecidedError:
-        kinds = None
-    if kinds is None:
-        wide = context(_FEW)
-        first, second = approximate(answer, values, wide), approximate(gold, values, wide)
-        kinds = _is_real(first), _is_real(second)
-        if kinds[0] != kinds[1]:
-            return False, None
-    return _agree(answer, gold, values), kinds[0]
+        # Perhaps too large for doubles.
+        pass
+    return _agree(answer, gold, values, real=real)
 
 
-def _agree(answer: Node, gold: Node, values: dict[str, Fraction]) -> bool:
+def _agree(answer: Node, gold: Node, values: dict[str, Fraction], *, real: bool = False) -> bool:
     """Whether the difference vanishes as digits are added."""
     differences: list[Any] = []
     size: Any = 1
     for digits in (_FEW, _MANY):
         wide = context(digits)
-        first, second = approximate(answer, values, wide), approximate(gold, values, wide)
+        first = approximate(answer, values, wide, real=real)
+        second = approximate(gold, values, wide, real=real)
         differences.append(abs(first - second))
         size = abs(first) + abs(second)
         if digits == _FEW and differences[0] > max(size, 1) * wide.mpf(10) ** -20:
@@ -220,8 +207,3 @@ def _agree(answer: Node, gold: Node, values: dict[str, Fraction]) -> bool:
     return many <= few * wide.mpf(10) ** -(_FEW // 2) or (
         few == 0 and many <= size * wide.mpf(10) ** -(_MANY - 20)
     )
-
-
-def _is_real(value: Any) -> bool:
-    imaginary = getattr(value, "imag", 0)
-    return imaginary == 0 or abs(imaginary) <= 1e-12 * abs(value)

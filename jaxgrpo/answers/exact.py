@@ -131,7 +131,10 @@ def exact(node: Node, values: Mapping[str, Fraction]) -> Fraction:
 def _power(base: Fraction, exponent: Fraction) -> Fraction:
     if exponent.denominator != 1:
         if base < 0:
-            raise UndecidedError
+            if exponent.denominator % 2 == 0:
+                raise UndecidedError
+            size = _power(-base, exponent)
+            return -size if exponent.numerator % 2 else size
         base = Fraction(
             _exact_root(base.numerator, exponent.denominator),
             _exact_root(base.denominator, exponent.denominator),

@@ -22,6 +22,7 @@ from jaxgrpo.answers.numerals import numeral
 from jaxgrpo.answers.tokens import Token
 from jaxgrpo.answers.tree import (
     Based,
+    Bracketed,
     Call,
     Measured,
     Node,
@@ -57,6 +58,7 @@ class Parser(Cursor):
         group: "Callable[[Parser, str, str], Node]",
         *,
         tight: bool = False,
+        decimal: bool = False,
     ) -> None:
         super().__init__(tokens)
         self.depth = 0
@@ -64,6 +66,8 @@ class Parser(Cursor):
         self.group = group
         # Whether 1/2x is read as 1/(2x).
         self.juxtaposed = _TIGHT if tight else _JUXTAPOSED
+        # Whether a logarithm without a base is the decimal one.
+        self.decimal = decimal
 
     # -- expressions ---------------------------------------------------------------------------
 
@@ -207,6 +211,8 @@ class Parser(Cursor):
             return negated(self.expression(_SIGN))
         if text == "+":
             return self.expression(_SIGN)
+        if text == "{" and self.ahead("}", "_"):
+            return commands.combination(self)
         if text in ("(", "[", "{"):
             return self.group(self, text, commands.CLOSING[text])
         if text == "|":
@@ -233,6 +239,11 @@ class Parser(Cursor):
             raise UnreadableError
         if text in _APPLICABLE and self.peek().text == "(" and not self.peek().spaced:
             return self.applied(Symbol(text))
+        if text in _APPLICABLE and self.ahead("^", "{", "-", "1", "}", "("):
+            self.position += 5
+            return self.applied(Symbol(f"{text}^-1"))
+        if text == "C" and self.peek().text == "(" and not self.peek().spaced:
+            return self._chosen(Symbol(text))
         factors = [Symbol(letter) for letter in text[:-1]]
         last = self.symbol(text[-1])
         return Product((*factors, last)) if factors else last
@@ -248,6 +259,14 @@ class Parser(Cursor):
         if name.endswith("'") and self.peek().text == "(":
             return self.applied(Symbol(name))
         return Symbol(name)
+
+    def _chosen(self, symbol: Symbol) -> Node:
+        """C(n, k), or a product with what stands in brackets."""
+        self.expect("(")
+        inner = self.group(self, "(", ")")
+        if isinstance(inner, Bracketed) and len(inner.items) == 2:
+            return Call("binom", inner.items)
+        return multiplied(symbol, inner)
 
     def applied(self, function: Symbol) -> Node:
         """An unknown function of what follows in brackets."""

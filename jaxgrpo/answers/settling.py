@@ -43,9 +43,17 @@ def settled(node: Node) -> Node:
         return _shared_label(Listing(tuple(items), node.braced))
     if isinstance(node, Measured) and isinstance(node.value, Listing):
         return node
+    if isinstance(node, Sum) and any(map(_is_degrees, node.terms)):
+        # 180 degrees - x: an angle in degrees.
+        terms = [term.value if isinstance(term, Measured) else term for term in node.terms]
+        return Measured(Sum(tuple(terms)), "degree")
     if contains(node, PlusMinus) and not isinstance(node, (Matrix, Combined)):
         return Listing((_with_signs(node, 1), _with_signs(node, -1)))
     return node
+
+
+def _is_degrees(node: Node) -> bool:
+    return isinstance(node, Measured) and node.unit == "degree"
 
 
 def _with_signs(node: Node, sign: int) -> Node:
@@ -68,8 +76,13 @@ def _with_signs(node: Node, sign: int) -> Node:
 
 
 def _chain(relation: Relation) -> Node:
-    """X = 5 + 6 = 11 as x = 11 where that is true; the exact side of an approximation."""
+    """A chain of equals as its ends where all are equal; the exact side of an approximation."""
     terms, operators = relation.terms, relation.operators
+    match relation:
+        case Relation((Bracketed(items=names), Bracketed(items=values)), ("=",)):
+            if len(names) == len(values) and all(isinstance(name, Symbol) for name in names):
+                pairs = zip(names, values, strict=True)
+                return Listing(tuple(relabelled(name, value) for name, value in pairs))
     if operators and operators[-1] == r"\approx":
         exact_side = terms[:-1]
         if len(exact_side) == 1 and isinstance(exact_side[0], Symbol):
@@ -153,6 +166,27 @@ def labelled(node: Node) -> tuple[Node | None, Node]:
         ):
             return right, left
     return None, node
+
+
+def differ(label: Node, other: Node) -> bool:
+    """Whether two names are names of different things; y and f(x) are one."""
+    kinds = {type(label), type(other)}
+    if kinds == {Symbol, Call} and Symbol("y") in (label, other):
+        return False
+    return key(label) != key(other)
+
+
+def point(node: Node) -> tuple[Node, ...] | None:
+    """The values of (1, 2) and of x = 1, y = 2, whose names are in the order of the alphabet."""
+    if isinstance(node, Bracketed):
+        return node.items if (node.opening, node.closing) == ("(", ")") else None
+    if not isinstance(node, Listing):
+        return None
+    pairs = [labelled(item) for item in node.items]
+    names = [label.name for label, _ in pairs if isinstance(label, Symbol)]
+    if len(names) < len(pairs) or names != sorted(set(names)):
+        return None
+    return tuple(value for _, value in pairs)
 
 
 def relabelled(label: Node, value: Node) -> Relation:

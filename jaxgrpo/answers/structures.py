@@ -5,7 +5,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from jaxgrpo.answers import units
-from jaxgrpo.answers.building import multiplied, negated
+from jaxgrpo.answers.building import inverted, multiplied, negated
 from jaxgrpo.answers.cleaning import clean
 from jaxgrpo.answers.parser import Parser
 from jaxgrpo.answers.tokens import Token, tokenise
@@ -30,6 +30,7 @@ _THOUSANDS = re.compile(r"(?<![0-9.,])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
 _SPACED_THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}(?: [0-9]{3})+(?:\.[0-9]+)?")
 _TRAILING = re.compile(r"(?:\\[,;:! ]|[\s.,;])+$")
 _TIGHT = re.compile(r"/\s?[0-9]+[a-zA-Z\\]")
+_BARE_LOGARITHM = re.compile(r"(?<![A-Za-z])log(?![A-Za-z_])(?!\s*_)")
 _SPACED_UNIT = re.compile(r"[0-9}]\s[A-Za-z]$")
 
 _RELATIONS = frozenset(("=", r"\ne", r"\lt", r"\gt", r"\le", r"\ge", r"\in", r"\approx", r"\equiv"))
@@ -59,22 +60,25 @@ def readings(text: str) -> tuple[Node, ...]:
         return ()
     if not text.endswith("..."):
         text = _TRAILING.sub("", text)
-    spellings: list[tuple[str, bool]] = []
+    # A text, whether 1/2x is 1/(2x), whether a bare logarithm is decimal.
+    spellings: list[tuple[str, bool, bool]] = []
     if _SPACED_THOUSANDS.fullmatch(text):
-        spellings.append((text.replace(" ", ""), False))
+        spellings.append((text.replace(" ", ""), False, False))
     if "," in text and not any(opening in text for opening in ("(", "[", r"\{")):
         joined = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), text)
         if joined != text:
-            spellings.append((joined, False))
-    spellings.append((text, False))
+            spellings.append((joined, False, False))
+    spellings.append((text, False, False))
     if "/" in text and _TIGHT.search(text):
-        spellings.append((text, True))
+        spellings.append((text, True, False))
     if _SPACED_UNIT.search(text):
-        spellings.append((f"{text[:-1]}\\text{{{text[-1]}}}", False))
+        spellings.append((f"{text[:-1]}\\text{{{text[-1]}}}", False, False))
+    if _BARE_LOGARITHM.search(text):
+        spellings.append((text, False, True))
     trees: list[Node] = []
-    for spelling, tight in spellings:
+    for spelling, tight, decimal in spellings:
         try:
-            tree = parse(spelling, tight=tight)
+            tree = parse(spelling, tight=tight, decimal=decimal)
         except (UnreadableError, RecursionError):
             continue
         if tree not in trees:
@@ -82,13 +86,18 @@ def readings(text: str) -> tuple[Node, ...]:
     return tuple(trees)
 
 
-def parse(text: str, *, tight: bool = False) -> Node:
+def parse(text: str, *, tight: bool = False, decimal: bool = False) -> Node:
     """The tree of a cleaned answer.
+
+    Args:
+      text: what `clean` returns.
+      tight: read 1/2x as 1/(2x).
+      decimal: read log x as log_10 x.
 
     Raises:
       UnreadableError: it is none that this package understands.
     """
-    parser = Parser(tokenise(text), _group, tight=tight)
+    parser = Parser(tokenise(text), _group, tight=tight, decimal=decimal)
     items = _items(parser)
     if parser.position < len(parser.tokens):
         raise UnreadableError
@@ -101,12 +110,19 @@ def _group(parser: Parser, opening: str, closing: str) -> Node:
     if opening == r"\{" and parser.accept(closing):
         parser.bars = bars
         return Symbol("emptyset")
+    if opening == "cases":
+        return _cases(parser)
+    if opening == r"\{":
+        _skip_builder(parser)
     items = _items(parser)
     parser.bars = bars
     end = parser.take().text
     if opening == r"\{":
         if end != closing:
             raise UnreadableError
+        if len(items) == 1 and isinstance(items[0], Relation):
+            # The numbers that it holds for.
+            return items[0]
         return Listing(tuple(items), braced=True)
     if end != closing and {opening, end} not in ({"(", "]"}, {"[", ")"}):
         raise UnreadableError
@@ -117,6 +133,30 @@ def _group(parser: Parser, opening: str, closing: str) -> Node:
     if opening == "{":
         return Listing(tuple(items))
     return Bracketed(opening, end, tuple(items))
+
+
+def _cases(parser: Parser) -> Node:
+    """The rows of a system of equations; conditions beside them are not understood."""
+    items = [_item(parser)]
+    while parser.accept("\\\\", ","):
+        if parser.peek().text == r"\end":
+            break
+        items.append(_item(parser))
+    if not parser.ahead(r"\end", "{", "cases", "}"):
+        raise UnreadableError
+    parser.position += 4
+    return Listing(tuple(items))
+
+
+def _skip_builder(parser: Parser) -> None:
+    r"""Pass over the head of {x | x > 2} and {x \in R : x > 2}."""
+    if parser.peek().kind != "letters" or len(parser.peek().text) != 1:
+        return
+    ahead = 1
+    if parser.peek(1).text == r"\in" and parser.peek(2).text in (r"\mathbb", r"\R"):
+        ahead = 6 if parser.peek(3).text == "{" else 3
+    if parser.peek(ahead).text in ("|", ":"):
+        parser.position += ahead + 1
 
 
 def _items(parser: Parser) -> list[Node]:
@@ -139,6 +179,8 @@ def _separated(parser: Parser) -> bool:
 
 def _item(parser: Parser) -> Node:
     """A relation or what stands on one side of it."""
+    # "About" is said of the value that is given.
+    parser.accept(r"\approx", r"\sim")
     terms, operators = [_side(parser)], []
     while parser.peek().text in _RELATIONS and parser.peek().kind in ("sign", "command"):
         operators.append(parser.take().text.replace(r"\equiv", "="))
@@ -154,6 +196,12 @@ def _side(parser: Parser) -> Node:
         parser.take()
         return Symbol(token.text.lower())
     result = _ratio(parser)
+    if parser.accept(r"\choose"):
+        return Call("binom", (result, _ratio(parser)))
+    if parser.accept(r"\over"):
+        return multiplied(result, inverted(_ratio(parser)))
+    if parser.accept(r"\pmod", r"\bmod", r"\mod"):
+        return Call("mod", (result, parser.argument()))
     while parser.peek().text in _COMBINING:
         operator = parser.take().text[1:]
         right = _ratio(parser)

@@ -22,6 +22,7 @@ _NAMES = {
 _ALIASES = {
     alias: name for name, aliases in _NAMES.items() for alias in (name, *aliases.split())
 } | {f"{name}s": name for name in _NAMES}
+_ALIASES |= {"mph": "mile / hour", "kph": "kilometer / hour", "kmh": "kilometer / hour"}
 _LOWER = {alias.lower(): name for alias, name in _ALIASES.items() if len(alias) > 1}
 # Words with which a tail says more than a unit does.
 _NO_UNIT = frozenset(
