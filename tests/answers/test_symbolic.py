@@ -1,6 +1,8 @@
 """The last stage: golds that are sums, products, integrals and limits; and what it survives."""
 
+import asyncio
 import concurrent.futures
+import multiprocessing
 import subprocess
 import sys
 import time
@@ -71,3 +73,15 @@ def test_a_fork_has_a_process_of_its_own():
     # In a process without JAX, which does not like to be forked.
     done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_in_an_event_loop_and_in_spawned_processes():
+    gold, answer = r"\prod_{k=1}^{5} k", r"\boxed{120}"
+
+    async def several() -> list[bool]:
+        return await asyncio.gather(*(asyncio.to_thread(is_correct, answer, gold) for _ in "ab"))
+
+    assert all(asyncio.run(several()))
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
+        assert pool.submit(is_correct, answer, gold).result(timeout=120)
