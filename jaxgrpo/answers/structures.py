@@ -28,7 +28,6 @@ MAX_CHARACTERS = 4000
 
 _THOUSANDS = re.compile(r"(?<![0-9.,])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
 _SPACED_THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}(?: [0-9]{3})+(?:\.[0-9]+)?")
-_TRAILING = re.compile(r"(?:\\[,;:! ]|[\s.,;])+$")
 _TIGHT = re.compile(r"/\s?[0-9]+[a-zA-Z\\]")
 _BARE_LOGARITHM = re.compile(r"(?<![A-Za-z])log(?![A-Za-z_])(?!\s*_)")
 _SPACED_UNIT = re.compile(r"[0-9}]\s[A-Za-z]$")
@@ -59,7 +58,7 @@ def readings(text: str) -> tuple[Node, ...]:
     if len(text) > MAX_CHARACTERS:
         return ()
     if not text.endswith("..."):
-        text = _TRAILING.sub("", text)
+        text = _without_end(text)
     # A text, whether 1/2x is 1/(2x), whether a bare logarithm is decimal.
     spellings: list[tuple[str, bool, bool]] = []
     if _SPACED_THOUSANDS.fullmatch(text):
@@ -84,6 +83,19 @@ def readings(text: str) -> tuple[Node, ...]:
         if tree not in trees:
             trees.append(tree)
     return tuple(trees)
+
+
+def _without_end(text: str) -> str:
+    r"""A text without the stops, commas and spaces, `\,` too, at its end."""
+    end = len(text)
+    while end:
+        if text[end - 1] in ",;:! " and text[max(end - 2, 0)] == "\\" and end > 1:
+            end -= 2
+        elif text[end - 1] in " .,;\n\t\r":
+            end -= 1
+        else:
+            break
+    return text[:end]
 
 
 def parse(text: str, *, tight: bool = False, decimal: bool = False) -> Node:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from jaxgrpo.answers.tree import UnreadableError
 
-MAX_TOKENS = 2000
+MAX_TOKENS = 1000
 
 
 class Token(NamedTuple):
@@ -61,13 +61,13 @@ def tokenise(text: str) -> list[Token]:
     """The tokens of a cleaned answer.
 
     Raises:
-      UnreadableError: a character belongs to none, or there are more than 2,000 of them.
+      UnreadableError: a character belongs to none, or there are more than 1,000 of them.
     """
     tokens: list[Token] = []
-    position, end, spaced = 0, len(text), False
+    position, end, spaced, letters = 0, len(text), False, 0
     while position < end:
         match = _TOKEN.match(text, position)
-        if match is None or len(tokens) > MAX_TOKENS:
+        if match is None or len(tokens) + letters > MAX_TOKENS:
             raise UnreadableError
         kind, position = match.lastgroup or "", match.end()
         if kind == "space":
@@ -76,6 +76,8 @@ def tokenise(text: str) -> list[Token]:
         if kind == "content":
             kind = "font"
         piece = match[kind]
+        # Letters may each be a factor.
+        letters += len(piece) if kind == "letters" else 0
         if kind == "font":
             content = match["content"].replace("~", " ").strip()
             if not content:
