@@ -39,6 +39,7 @@ def test_one_of_each_family_has_every_property(family, name):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_every_operator_has_every_property():
     rest = [each for each in all_subjects() if (each.family.name, each.name) not in SOME]
     reports = list(check_all(rest))

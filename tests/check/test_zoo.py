@@ -15,8 +15,9 @@ def test_the_fault_is_named(function, family, name, words):
     assert words in finding.diagnosis
 
 
+# Some of them: that a report holds the finding is the same for all.
 @pytest.mark.slow
-@pytest.mark.parametrize(("function", "family", "name", "words"), ZOO, ids=IDS)
+@pytest.mark.parametrize(("function", "family", "name", "words"), ZOO[::6], ids=IDS[::6])
 def test_the_whole_check_fails(function, family, name, words):
     report = check(function_subject(function, family))
     assert words in {finding.name: finding.diagnosis for finding in report.failures}[name]
