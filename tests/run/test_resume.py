@@ -89,6 +89,7 @@ def test_terminated_it_saves_exits_75_and_goes_on(runs, whole):
     assert_same_run(whole, runs.folder / "terminated")
 
 
+@pytest.mark.slow
 def test_several_batches_of_prompts_a_step_are_resumed_too(everything):
     """The place in the data is after the last batch that a finished step drew."""
     code, _, errors = everything.run("whole")
