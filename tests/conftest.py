@@ -5,8 +5,8 @@ import os
 import shutil
 import tempfile
 
-# Most of the time goes into compiling. `launch/test --slow` compiles as a run does; otherwise the
-# programs are the same, and the machine code is what the compiler has without trying hard.
+# Most of the time goes into compiling: the programs are those of a run, their machine code is what
+# the compiler has without trying hard. With JAXGRPO_TESTS_OPTIMISED=1 it tries.
 if "JAXGRPO_TESTS_OPTIMISED" not in os.environ:
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = f"{flags} --xla_backend_optimization_level=0".strip()

@@ -6,7 +6,7 @@ import re
 from jaxgrpo.answers import texts
 from jaxgrpo.answers.cleaning import clean
 from jaxgrpo.answers.functions import CONSTANTS
-from jaxgrpo.answers.structures import MAX_CHARACTERS, readings
+from jaxgrpo.answers.reading import MAX_CHARACTERS, readings
 from jaxgrpo.answers.tree import Number, UnreadableError, symbols
 
 _PAIRS = re.compile(r"\\.|[{}]", re.DOTALL)

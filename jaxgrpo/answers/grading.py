@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from jaxgrpo.answers import texts
 from jaxgrpo.answers.comparison import same as same_tree
 from jaxgrpo.answers.extraction import final_answer
-from jaxgrpo.answers.structures import MAX_CHARACTERS, readings
+from jaxgrpo.answers.reading import MAX_CHARACTERS, readings
 
 # A decimal or a whole number, a percent sign aside: the answers that most data sets have.
 _PLAIN = re.compile(r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,18})(?:\.[0-9]{1,18})?\Z")

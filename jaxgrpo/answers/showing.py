@@ -24,7 +24,7 @@ def show(node: Node) -> str:
     r"""A tree as one line that says how a text was understood.
 
     Example:
-      >>> from jaxgrpo.answers.structures import readings
+      >>> from jaxgrpo.answers.reading import readings
       >>> [show(tree) for tree in readings(r"1,234\text{ cm}")]
       ['1234 [centimeter]', 'list(1, 234 [centimeter])']
     """

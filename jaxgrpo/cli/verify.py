@@ -67,15 +67,16 @@ def main(words: Sequence[str]) -> int:
             parser.error("--audit takes no COMPLETION")
         return _audit(arguments)
     if arguments.gold is None:
-        parser.error("the following arguments are required: COMPLETION, GOLD")
+        missing = "GOLD" if arguments.completion is not None else "COMPLETION, GOLD"
+        parser.error(f"the following arguments are required: {missing}")
     return _judge(arguments)
 
 
 def _judge(arguments: argparse.Namespace) -> int:
     # The answers alone: no JAX, so that this takes a fraction of a second.
     from jaxgrpo.answers import final_answer, grade
+    from jaxgrpo.answers.reading import readings
     from jaxgrpo.answers.showing import show
-    from jaxgrpo.answers.structures import readings
 
     completion = sys.stdin.read() if arguments.completion == "-" else arguments.completion
     verdict = grade(completion, arguments.gold, lenient=arguments.lenient, markers=arguments.marker)
