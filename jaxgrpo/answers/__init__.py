@@ -17,10 +17,12 @@ from jaxgrpo.answers.expressions import evaluate
 from jaxgrpo.answers.extraction import final_answer
 from jaxgrpo.answers.golds import GoldKind, gold_kind
 from jaxgrpo.answers.grading import Grade, Outcome, Stage, grade, is_correct
+from jaxgrpo.answers.mode import Mode
 
 __all__ = [
     "GoldKind",
     "Grade",
+    "Mode",
     "Outcome",
     "Stage",
     "evaluate",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from jaxgrpo.answers.golds import GoldKind, gold_kind
 from jaxgrpo.answers.grading import Outcome, grade
+from jaxgrpo.answers.mode import Mode
 
 SLOW_SECONDS = 0.5
 _SHOWN = 20
@@ -52,7 +53,7 @@ class Audit:
         return list({id(f.row): f.row for f in self.findings if f.quarantine}.values())
 
 
-def audit(rows: Iterable[Row], *, lenient: bool = False, markers: Sequence[str] = ()) -> Audit:
+def audit(rows: Iterable[Row], *, mode: Mode = Mode.NORMAL, markers: Sequence[str] = ()) -> Audit:
     r"""Grade golds against themselves, and completions against their golds.
 
     A row is to be quarantined where its gold cannot be parsed, is not its own answer, or takes
@@ -60,7 +61,7 @@ def audit(rows: Iterable[Row], *, lenient: bool = False, markers: Sequence[str] 
 
     Args:
       rows: golds with or without completions.
-      lenient: as `grade`.
+      mode: as `grade`.
       markers: as `grade`.
 
     Example:
@@ -76,13 +77,13 @@ def audit(rows: Iterable[Row], *, lenient: bool = False, markers: Sequence[str] 
         if kind is GoldKind.UNPARSEABLE:
             result.findings.append(Finding(row, "the gold is unparseable", True))
             continue
-        mirror = grade(f"\\boxed{{{row.gold}}}", row.gold, lenient=lenient)
+        mirror = grade(f"\\boxed{{{row.gold}}}", row.gold, mode=mode)
         _timed(result, row, mirror.seconds)
         if not mirror.correct:
             result.findings.append(Finding(row, "the gold is not its own answer", True))
         if row.completion is None:
             continue
-        verdict = grade(row.completion, row.gold, lenient=lenient, markers=markers)
+        verdict = grade(row.completion, row.gold, mode=mode, markers=markers)
         result.outcomes[verdict.outcome.value] += 1
         _timed(result, row, verdict.seconds)
         if row.correct is not None and row.correct != verdict.correct:

@@ -8,10 +8,12 @@ from jaxgrpo.answers import realsets
 from jaxgrpo.answers.building import added, negated
 from jaxgrpo.answers.equality import same_value
 from jaxgrpo.answers.exact import key
+from jaxgrpo.answers.mode import Mode
 from jaxgrpo.answers.settling import MAX_ITEMS, SCALAR, differ, labelled, point, relabelled, settled
 from jaxgrpo.answers.tree import (
     Based,
     Bracketed,
+    Call,
     Combined,
     Listing,
     Matrix,
@@ -22,6 +24,7 @@ from jaxgrpo.answers.tree import (
     Product,
     Ratio,
     Relation,
+    Sum,
     Symbol,
     contains,
     symbols,
@@ -32,7 +35,7 @@ _MIRRORED = {
 }  # fmt: skip
 
 
-def same(answer: Node, gold: Node, *, lenient: bool = False) -> bool:
+def same(answer: Node, gold: Node, *, mode: Mode = Mode.NORMAL) -> bool:
     """Whether an answer is the gold one.
 
     Lists and sets are compared without order, tuples and intervals in theirs and with their
@@ -40,13 +43,16 @@ def same(answer: Node, gold: Node, *, lenient: bool = False) -> bool:
     be missing but not differ.
     """
     answer, gold = settled(answer), settled(gold)
+    if mode is Mode.STRICT and isinstance(gold, Number) and contains(answer, (Sum, Call)):
+        # Arithmetic that is left to the reader.
+        return False
     if key(answer) == key(gold):
         return True
     (answer_label, answer), (gold_label, gold) = labelled(answer), labelled(gold)
     if answer_label is not None and gold_label is not None and differ(answer_label, gold_label):
         whole = (relabelled(answer_label, answer), relabelled(gold_label, gold))
         return _same_relation(*whole)
-    if _same(answer, gold, lenient):
+    if _same(answer, gold, mode):
         return True
     if gold_label is not None and isinstance(answer, Relation):
         return _same_relation(answer, relabelled(gold_label, gold))
@@ -55,43 +61,44 @@ def same(answer: Node, gold: Node, *, lenient: bool = False) -> bool:
     return False
 
 
-def _same(answer: Node, gold: Node, lenient: bool) -> bool:
+def _same(answer: Node, gold: Node, mode: Mode) -> bool:
     answer, gold = _unbraced_pair(answer, gold)
     match answer, gold:
         case Measured(), _:
-            return _same_measure(answer, gold, lenient)
+            return _same_measure(answer, gold, mode)
         case _, Measured():
-            return _same_measure(answer, gold, lenient)
+            return _same_measure(answer, gold, mode)
         case Ratio(), Ratio():
-            return _same_ratio(answer, gold, lenient)
+            return _same_ratio(answer, gold, mode)
         case Based(digits, base), Based(gold_digits, gold_base):
             return base == gold_base and digits.lstrip("0") == gold_digits.lstrip("0")
         case Based(), Number():
             return False
         case Number(value, None), Based(digits):
             # The question fixes the base.
-            return str(value) == digits
+            return mode is not Mode.STRICT and str(value) == digits
         case Matrix(kind, rows), Matrix(gold_kind, gold_rows):
-            return kind == gold_kind and _same_rows(rows, gold_rows, lenient)
+            return kind == gold_kind and _same_rows(rows, gold_rows, mode)
         case Bracketed(opening, closing, items), Bracketed(gold_opening, gold_closing, gold_items):
             if (opening, closing) == (gold_opening, gold_closing):
-                return _in_order(items, gold_items, lenient)
+                return _in_order(items, gold_items, mode)
             return False
         case (Bracketed(), Listing()) | (Listing(), Bracketed()):
             answer_point, gold_point = point(answer), point(gold)
-            if answer_point is not None and gold_point is not None:
-                return _in_order(answer_point, gold_point, lenient)
+            named = mode is not Mode.STRICT or isinstance(answer, Listing)
+            if named and answer_point is not None and gold_point is not None:
+                return _in_order(answer_point, gold_point, mode)
         case Listing(items), Listing(gold_items):
-            if _in_any_order(items, gold_items, lenient):
+            if _in_any_order(items, gold_items, mode):
                 return True
         case Combined(operator, parts), Combined(gold_operator, gold_parts):
-            if operator == gold_operator == "cup" and _in_any_order(parts, gold_parts, lenient):
+            if operator == gold_operator == "cup" and _in_any_order(parts, gold_parts, mode):
                 return True
         case Relation(), Relation():
             if _same_relation(answer, gold):
                 return True
     if isinstance(answer, SCALAR) and isinstance(gold, SCALAR):
-        return same_value(answer, gold, lenient=lenient)
+        return same_value(answer, gold, mode=mode)
     return _same_set(answer, gold)
 
 
@@ -123,13 +130,13 @@ def _only(node: Node) -> Node:
 # -- structures ----------------------------------------------------------------------------------
 
 
-def _in_order(answer: Sequence[Node], gold: Sequence[Node], lenient: bool) -> bool:
+def _in_order(answer: Sequence[Node], gold: Sequence[Node], mode: Mode) -> bool:
     return len(answer) == len(gold) and all(
-        same(left, right, lenient=lenient) for left, right in zip(answer, gold, strict=True)
+        same(left, right, mode=mode) for left, right in zip(answer, gold, strict=True)
     )
 
 
-def _in_any_order(answer: Sequence[Node], gold: Sequence[Node], lenient: bool) -> bool:
+def _in_any_order(answer: Sequence[Node], gold: Sequence[Node], mode: Mode) -> bool:
     if len(answer) != len(gold) or len(gold) > MAX_ITEMS:
         return False
     left = list(answer)
@@ -137,9 +144,10 @@ def _in_any_order(answer: Sequence[Node], gold: Sequence[Node], lenient: bool) -
     for wanted in gold:
         for position, item in enumerate(left):
             # Values may not swap their names.
-            if named and labelled(item)[0] is not None and not _same_label(item, wanted):
+            named_too = labelled(item)[0] is not None or mode is Mode.STRICT
+            if named and named_too and not _same_label(item, wanted):
                 continue
-            if same(item, wanted, lenient=lenient):
+            if same(item, wanted, mode=mode):
                 del left[position]
                 break
         else:
@@ -153,31 +161,31 @@ def _same_label(answer: Node, gold: Node) -> bool:
 
 
 def _same_rows(
-    answer: Sequence[Sequence[Node]], gold: Sequence[Sequence[Node]], lenient: bool
+    answer: Sequence[Sequence[Node]], gold: Sequence[Sequence[Node]], mode: Mode
 ) -> bool:
     return len(answer) == len(gold) and all(
-        _in_order(left, right, lenient) for left, right in zip(answer, gold, strict=True)
+        _in_order(left, right, mode) for left, right in zip(answer, gold, strict=True)
     )
 
 
-def _same_ratio(answer: Ratio, gold: Ratio, lenient: bool) -> bool:
-    if _in_order(answer.parts, gold.parts, lenient):
+def _same_ratio(answer: Ratio, gold: Ratio, mode: Mode) -> bool:
+    if _in_order(answer.parts, gold.parts, mode):
         return True
     if answer.clock or gold.clock or len(answer.parts) != len(gold.parts):
         return False
     # Proportional: a : b = c : d where a d = b c.
     first, gold_first = answer.parts[0], gold.parts[0]
     return all(
-        same_value(Product((first, right)), Product((gold_first, left)), lenient=lenient)
+        same_value(Product((first, right)), Product((gold_first, left)), mode=mode)
         for left, right in zip(answer.parts[1:], gold.parts[1:], strict=True)
     )
 
 
-def _same_measure(answer: Node, gold: Node, lenient: bool) -> bool:
+def _same_measure(answer: Node, gold: Node, mode: Mode) -> bool:
     value, unit = _measure(answer)
     gold_value, gold_unit = _measure(gold)
     if "percent" in (unit, gold_unit):
-        return _same_percentage(value, unit, gold_value, gold_unit, lenient)
+        return _same_percentage(value, unit, gold_value, gold_unit, mode)
     if unit and gold_unit and unit != gold_unit:
         return False
     if unit == "cent" and not gold_unit:
@@ -189,9 +197,9 @@ def _same_measure(answer: Node, gold: Node, lenient: bool) -> bool:
     ):
         # A multiple of pi is an angle in radians.
         return same_value(
-            value if not unit else answer, gold_value if not gold_unit else gold, lenient=lenient
+            value if not unit else answer, gold_value if not gold_unit else gold, mode=mode
         )
-    return same(value, gold_value, lenient=lenient)
+    return same(value, gold_value, mode=mode)
 
 
 def _measure(node: Node) -> tuple[Node, str]:
@@ -200,21 +208,24 @@ def _measure(node: Node) -> tuple[Node, str]:
     return node, ""
 
 
-def _same_percentage(answer: Node, unit: str, gold: Node, gold_unit: str, lenient: bool) -> bool:
+def _same_percentage(answer: Node, unit: str, gold: Node, gold_unit: str, mode: Mode) -> bool:
     hundred = Power(Number(Fraction(100)), Number(Fraction(-1)))
     if unit == gold_unit:
-        return same(answer, gold, lenient=lenient)
+        return same(answer, gold, mode=mode)
     if unit and gold_unit:
         return False
+    if mode is Mode.STRICT:
+        value = Product((answer, hundred)) if unit else answer
+        return same_value(value, Product((gold, hundred)) if gold_unit else gold, mode=mode)
     if gold_unit:
         small = isinstance(gold, Number) and abs(gold.value) < 1
-        if same_value(answer, Product((gold, hundred)), lenient=lenient):
+        if same_value(answer, Product((gold, hundred)), mode=mode):
             return True
-        return not small and same(answer, gold, lenient=lenient)
-    if same(answer, gold, lenient=lenient):
+        return not small and same(answer, gold, mode=mode)
+    if same(answer, gold, mode=mode):
         return True
     whole = isinstance(gold, Number) and gold.value.denominator == 1
-    return not whole and same_value(Product((answer, hundred)), gold, lenient=lenient)
+    return not whole and same_value(Product((answer, hundred)), gold, mode=mode)
 
 
 def _same_relation(answer: Node, gold: Node) -> bool:
@@ -223,11 +234,13 @@ def _same_relation(answer: Node, gold: Node) -> bool:
     answer, gold = _rising(answer), _rising(gold)
     if answer.operators != gold.operators:
         return False
-    if _in_order(answer.terms, gold.terms, False):
+    if _in_order(answer.terms, gold.terms, Mode.NORMAL):
         return True
     if len(answer.terms) != 2 or r"\in" in answer.operators:
         return False
-    if answer.operators[0] in ("=", r"\ne") and _in_order(answer.terms[::-1], gold.terms, False):
+    if answer.operators[0] in ("=", r"\ne") and _in_order(
+        answer.terms[::-1], gold.terms, Mode.NORMAL
+    ):
         return True
     if any(not isinstance(term, SCALAR) for term in (*answer.terms, *gold.terms)):
         return False

@@ -7,6 +7,7 @@ from jaxgrpo.answers import symbolic
 from jaxgrpo.answers.approximation import approximate, context
 from jaxgrpo.answers.exact import UndecidedError, chosen, exact, key
 from jaxgrpo.answers.functions import CONSTANTS, SPECIAL
+from jaxgrpo.answers.mode import Mode
 from jaxgrpo.answers.tree import Call, Node, Number, children, contains, symbols
 
 _TRIES = 24
@@ -20,9 +21,10 @@ DIGITS = 10
 _LENIENT_DIGITS = 6
 # Digits that a gold decimal needs before an exact answer may round to it.
 _ROUNDED_DIGITS = 3
+_DOUBLE_DIGITS = 15
 
 
-def same_value(answer: Node, gold: Node, *, lenient: bool = False) -> bool:
+def same_value(answer: Node, gold: Node, *, mode: Mode = Mode.NORMAL) -> bool:
     """Whether two expressions are equal.
 
     Rational values are compared exactly. What cannot be is compared to 40 and 80 digits, and
@@ -43,10 +45,10 @@ def same_value(answer: Node, gold: Node, *, lenient: bool = False) -> bool:
         return False
     if names:
         return _same_function(answer, gold, sorted(names))
-    return _same_constant(answer, gold, lenient)
+    return _same_constant(answer, gold, mode)
 
 
-def _same_constant(answer: Node, gold: Node, lenient: bool) -> bool:
+def _same_constant(answer: Node, gold: Node, mode: Mode) -> bool:
     answer_value, gold_value = _exact_or_none(answer), _exact_or_none(gold)
     if answer_value is not None and gold_value is not None:
         if answer_value == gold_value:
@@ -57,12 +59,12 @@ def _same_constant(answer: Node, gold: Node, lenient: bool) -> bool:
                 return True
         except UndecidedError:
             return False
-    return _stands_for(answer, gold, lenient) or _rounds_to(answer, gold)
+    return _stands_for(answer, gold, mode) or _rounds_to(answer, gold, mode)
 
 
-def _stands_for(answer: Node, gold: Node, lenient: bool) -> bool:
+def _stands_for(answer: Node, gold: Node, mode: Mode) -> bool:
     """Whether a long decimal stands for an exact gold that no decimal can equal."""
-    wanted = _LENIENT_DIGITS if lenient else DIGITS
+    wanted = _LENIENT_DIGITS if mode is Mode.LENIENT else DIGITS
     if not isinstance(answer, Number) or answer.decimals is None or answer.digits < wanted:
         return False
     gold_value = _exact_or_none(gold)
@@ -79,9 +81,10 @@ def _stands_for(answer: Node, gold: Node, lenient: bool) -> bool:
         return False
 
 
-def _rounds_to(answer: Node, gold: Node) -> bool:
+def _rounds_to(answer: Node, gold: Node, mode: Mode) -> bool:
     """Whether an exact answer without decimals rounds to a gold decimal."""
-    if not isinstance(gold, Number) or gold.decimals is None or gold.digits < _ROUNDED_DIGITS:
+    wanted = _DOUBLE_DIGITS if mode is Mode.STRICT else _ROUNDED_DIGITS
+    if not isinstance(gold, Number) or gold.decimals is None or gold.digits < wanted:
         return False
     if _has_decimals(answer) or (isinstance(answer, Number) and _terminates(answer.value)):
         return False
@@ -91,7 +94,7 @@ def _rounds_to(answer: Node, gold: Node) -> bool:
         given = wide.mpf(gold.value.numerator) / gold.value.denominator
         unit = wide.mpf(10) ** -gold.decimals
         # The last digit of a printed double is not always rounded right.
-        return abs(value - given) <= (unit if gold.digits >= 15 else unit / 2)
+        return abs(value - given) <= (unit if gold.digits >= _DOUBLE_DIGITS else unit / 2)
     except UndecidedError:
         return False
 

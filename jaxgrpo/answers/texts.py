@@ -19,6 +19,14 @@ _CHOSEN = re.compile(rf"\(?([A-J])\)?(?:[.:]\s?{_MORE})?|\(([A-J])\)\s{_MORE}")
 _DATE = re.compile(r"[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}")
 _BARE = re.compile(r"[A-Za-z][A-Za-z' -]*")
 _SHORT = frozenset(("no", "on", "if", "ok"))
+_SYMBOLS = {
+    "infinity": r"\infty", "infinite": r"\infty", "negative infinity": r"-\infty",
+    "all real numbers": r"\mathbb{R}", "all reals": r"\mathbb{R}", "empty set": r"\emptyset",
+}  # fmt: skip
+_SAID = re.compile(
+    r"(?<!\\)\$([^$]{1,200})\$|\*\*([^*]{1,200})\*\*|(\$?[-+]?[0-9][0-9,]*(?:\.[0-9]+)?(?:/[0-9]+)?%?)"
+)
+_MOST_SAID = 1000
 _PLACEHOLDER = frozenset(("answer", "none", "null", "nan", "zoo", "correct", "?", ""))
 
 
@@ -50,13 +58,27 @@ def words(text: str) -> str:
     return _SPACE.sub(" ", text).strip().rstrip(" .,;")
 
 
-def same_choice(answer: str, gold: str) -> bool | None:
+def same_choice(answer: str, gold: str, *, any_case: bool = False) -> bool | None:
     """Whether the answer picks the gold's letter; None where the gold is no choice."""
     wanted = _CHOICE.fullmatch(words(gold))
     if wanted is None:
         return None
-    given = _CHOSEN.fullmatch(words(answer))
+    plain = words(answer)
+    given = _CHOSEN.fullmatch(plain.upper() if any_case and len(plain) == 1 else plain)
     return given is not None and (given[1] or given[2]) == wanted[1]
+
+
+def with_symbols(text: str) -> str:
+    """A text with symbols for the words that stand for them, and O for Theta."""
+    symbol = _SYMBOLS.get(words(text).casefold())
+    return symbol or text.replace(r"\Theta", "O")
+
+
+def last_said(text: str) -> str:
+    """The last formula, bold text or number of the last line; "" where it has none."""
+    lines = text.rstrip().rsplit("\n", 1)
+    found = _SAID.findall(lines[-1][-_MOST_SAID:])
+    return next((piece.strip() for piece in found[-1] if piece), "") if found else ""
 
 
 def is_date(text: str) -> bool:

@@ -47,7 +47,10 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("gold", metavar="GOLD", nargs="?", help="the reference answer")
     parser.add_argument("--explain", action="store_true", help="say how the verdict came about")
     parser.add_argument(
-        "--lenient", action="store_true", help="6 right digits of an exact gold do, instead of 10"
+        "--mode",
+        choices=["strict", "normal", "lenient"],
+        default="normal",
+        help="how to judge where reasonable readers differ (normal)",
     )
     parser.add_argument(
         "--marker", action="append", default=[], metavar="TEXT",
@@ -74,12 +77,12 @@ def main(words: Sequence[str]) -> int:
 
 def _judge(arguments: argparse.Namespace) -> int:
     # The answers alone: no JAX, so that this takes a fraction of a second.
-    from jaxgrpo.answers import final_answer, grade
+    from jaxgrpo.answers import Mode, final_answer, grade
     from jaxgrpo.answers.reading import readings
     from jaxgrpo.answers.showing import show
 
     completion = sys.stdin.read() if arguments.completion == "-" else arguments.completion
-    verdict = grade(completion, arguments.gold, lenient=arguments.lenient, markers=arguments.marker)
+    verdict = grade(completion, arguments.gold, mode=Mode(arguments.mode), markers=arguments.marker)
     word = "right" if verdict.correct else "wrong"
     took = f"{verdict.seconds * 1000:.2f} ms"
     if not arguments.explain:
@@ -102,10 +105,11 @@ def _judge(arguments: argparse.Namespace) -> int:
 
 
 def _audit(arguments: argparse.Namespace) -> int:
+    from jaxgrpo.answers import Mode
     from jaxgrpo.answers.audit import audit, report
 
     lines: dict[str, str] = {}
-    seen = audit(_rows(arguments, lines), lenient=arguments.lenient, markers=arguments.marker)
+    seen = audit(_rows(arguments, lines), mode=Mode(arguments.mode), markers=arguments.marker)
     if not seen.rows:
         raise UserError(f"{arguments.audit}: the file has no lines")
     text = report(seen, arguments.audit)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jaxgrpo.answers import Outcome, final_answer, grade
+from jaxgrpo.answers import Mode, Outcome, final_answer, grade
 from jaxgrpo.answers.cleaning import clean
 from jaxgrpo.answers.expressions import parse
 from jaxgrpo.answers.tree import UnreadableError
@@ -31,7 +31,7 @@ class Verdict(NamedTuple):
 
 
 def answer(
-    completion: str, *, answer: str, lenient: bool = False, markers: Sequence[str] = ()
+    completion: str, *, answer: str, mode: str = "normal", markers: Sequence[str] = ()
 ) -> Verdict:
     """1 where the final answer is the reference answer, 0 where not; see `jaxgrpo.answers`.
 
@@ -40,7 +40,7 @@ def answer(
     Args:
       completion: what the policy wrote.
       answer: the reference answer.
-      lenient: 6 right digits of an exact reference answer do, instead of 10.
+      mode: how to judge where reasonable readers differ: strict, normal or lenient.
       markers: what stands before the answer in this data, such as "A:".
 
     Example:
@@ -48,7 +48,7 @@ def answer(
       >>> functions.answer("3+4=7, so the answer is 7.", answer="7")
       Verdict(value=1.0, outcome='right')
     """
-    outcome = grade(completion, answer, lenient=lenient, markers=markers).outcome
+    outcome = grade(completion, answer, mode=Mode(mode), markers=markers).outcome
     if outcome is Outcome.UNPARSEABLE_GOLD:
         return Verdict(math.nan, outcome.value)
     return Verdict(float(outcome is Outcome.RIGHT), outcome.value)
