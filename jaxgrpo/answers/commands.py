@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from jaxgrpo.answers import functions
 from jaxgrpo.answers.building import inverted, multiplied, read_number
 from jaxgrpo.answers.tree import (
+    Bracketed,
     Call,
     Listing,
     Matrix,
@@ -150,6 +151,15 @@ def combination(parser: "Parser") -> Node:
     if parser.take().text != "C" or not parser.accept("_"):
         raise UnreadableError
     return Call("binom", (top, parser.argument()))
+
+
+def chosen(parser: "Parser", symbol: Symbol) -> Node:
+    """C(n, k), or a product with what stands in brackets."""
+    parser.expect("(")
+    inner = parser.group(parser, "(", ")")
+    if isinstance(inner, Bracketed) and len(inner.items) == 2:
+        return Call("binom", inner.items)
+    return multiplied(symbol, inner)
 
 
 def _implicit_argument(parser: "Parser") -> Node:

@@ -151,6 +151,10 @@ def compare(answer: str, gold: str, *, mode: Mode = Mode.NORMAL) -> tuple[bool, 
     choice = texts.same_choice(answer, gold, any_case=mode is Mode.LENIENT)
     if choice is not None:
         return choice, Stage.CHOICE
+    option = texts.option(gold)
+    if option is not None:
+        chosen = texts.same_choice(answer, option[0])
+        return (True, Stage.CHOICE) if chosen else compare(answer, option[1], mode=mode)
     if texts.is_date(gold) or texts.is_words(gold):
         return False, Stage.WORDS
     wanted = readings(gold)

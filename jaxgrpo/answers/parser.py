@@ -22,7 +22,6 @@ from jaxgrpo.answers.numerals import numeral
 from jaxgrpo.answers.tokens import Token
 from jaxgrpo.answers.tree import (
     Based,
-    Bracketed,
     Call,
     Measured,
     Node,
@@ -46,6 +45,7 @@ _SHORT_WORDS = frozenset(
 _FACTORS = frozenset(
     (r"\frac", r"\sqrt", r"\binom", r"\lfloor", r"\lceil", r"\begin", r"\infty")
 )  # fmt: skip
+_SCALES = {"C": "celsius", "F": "fahrenheit"}
 _APPLICABLE = frozenset("fgFOP")
 
 
@@ -117,7 +117,7 @@ class Parser(Cursor):
         if text == "^":
             self.take()
             if self._degree():
-                return Measured(left, "degree")
+                return self._degrees(left)
             if self.accept("'"):
                 return primed(left)
             return Power(left, self.exponent())
@@ -126,7 +126,7 @@ class Parser(Cursor):
             return Call("factorial", (left,))
         if text in ("%", r"\degree"):
             self.take()
-            return Measured(left, "percent" if text == "%" else "degree")
+            return Measured(left, "percent") if text == "%" else self._degrees(left)
         if text == "'":
             self.take()
             return primed(left)
@@ -136,6 +136,13 @@ class Parser(Cursor):
             if isinstance(base, Number) and 2 <= base.value <= 36 and left.value >= 0:
                 return Based(str(left.value), int(base.value))
         raise UnreadableError
+
+    def _degrees(self, value: Node) -> Node:
+        """An angle, or a temperature where its scale follows."""
+        scale = _SCALES.get(self.peek().text)
+        if scale is not None and self.peek().kind in ("letters", "text"):
+            self.take()
+        return Measured(value, scale or "degree")
 
     def _degree(self) -> bool:
         if self.accept(r"\circ", r"\degree"):
@@ -239,11 +246,13 @@ class Parser(Cursor):
             raise UnreadableError
         if text in _APPLICABLE and self.peek().text == "(" and not self.peek().spaced:
             return self.applied(Symbol(text))
+        if text == "m" and self.peek().text == r"\angle":
+            return commands.command(self, self.take().text)
         if text in _APPLICABLE and self.ahead("^", "{", "-", "1", "}", "("):
             self.position += 5
             return self.applied(Symbol(f"{text}^-1"))
         if text == "C" and self.peek().text == "(" and not self.peek().spaced:
-            return self._chosen(Symbol(text))
+            return commands.chosen(self, Symbol(text))
         factors = [Symbol(letter) for letter in text[:-1]]
         last = self.symbol(text[-1])
         return Product((*factors, last)) if factors else last
@@ -259,14 +268,6 @@ class Parser(Cursor):
         if name.endswith("'") and self.peek().text == "(":
             return self.applied(Symbol(name))
         return Symbol(name)
-
-    def _chosen(self, symbol: Symbol) -> Node:
-        """C(n, k), or a product with what stands in brackets."""
-        self.expect("(")
-        inner = self.group(self, "(", ")")
-        if isinstance(inner, Bracketed) and len(inner.items) == 2:
-            return Call("binom", inner.items)
-        return multiplied(symbol, inner)
 
     def applied(self, function: Symbol) -> Node:
         """An unknown function of what follows in brackets."""

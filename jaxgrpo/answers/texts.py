@@ -16,6 +16,7 @@ _WORD = re.compile(r"[A-Za-z]{2,}")
 _CHOICE = re.compile(r"\(?([A-J])\)?[.:]?")
 _MORE = r"(?!or\b|and\b)[^,]*"
 _CHOSEN = re.compile(rf"\(?([A-J])\)?(?:[.:]\s?{_MORE})?|\(([A-J])\)\s{_MORE}")
+_OPTION = re.compile(r"\(([A-J])\)\s+(\S.*)", re.DOTALL)
 _DATE = re.compile(r"[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}")
 _BARE = re.compile(r"[A-Za-z][A-Za-z' -]*")
 _SHORT = frozenset(("no", "on", "if", "ok"))
@@ -66,6 +67,12 @@ def same_choice(answer: str, gold: str, *, any_case: bool = False) -> bool | Non
     plain = words(answer)
     given = _CHOSEN.fullmatch(plain.upper() if any_case and len(plain) == 1 else plain)
     return given is not None and (given[1] or given[2]) == wanted[1]
+
+
+def option(gold: str) -> tuple[str, str] | None:
+    """The letter and the text of a gold such as (D) 15."""
+    match = _OPTION.fullmatch(words(gold))
+    return (match[1], match[2]) if match else None
 
 
 def with_symbols(text: str) -> str:

@@ -54,6 +54,7 @@ PAIRS = {
         (r"5\text{ cm}^2", ["5", r"5\text{ sq cm}", "5 cm^2"], [r"5\text{ cm}", "25"]),
         ("12", [r"12\text{ apples}", "12 students", r"\$12"], [r"12\text{ cents}", "12x"]),
         (r"30^\circ", ["30", r"30\text{ degrees}", r"\frac{\pi}{6}"], [r"30\text{ radians}"]),
+        (r"25^\circ C", ["25", r"25^\circ\mathrm{C}"], [r"25^\circ F", r"25\pi"]),
         (r"40\%", ["0.4", r"40\text{ percent}", "40"], ["4", r"0.4\%"]),
         ("1500000", [r"1.5\text{ million}", r"1.5\times10^6"], [r"1.5\text{ billion}", "1.5"]),
         (r"\$3.50", ["3.5", "3.50"], ["350", r"\$3.05"]),
@@ -70,6 +71,7 @@ PAIRS = {
         (r"\text{Monday}", ["Monday", "monday", r"\textbf{Monday}"], ["Tuesday", "not Monday"]),
         ("an ellipse", ["ellipse", "the ellipse"], ["a parabola", "ellipsoid"]),
         (r"\text{(C)}", ["C", "(C)", r"\text{C}", "C. 12"], ["c^2", "A, C", "CC"]),
+        ("(B) 15", ["B", "15", "(B)", "(B) 15"], ["A", "16", "(A) 15"]),
         ("yes", ["Yes", r"\text{yes}"], ["no", "yes and no"]),
     ],
 }
