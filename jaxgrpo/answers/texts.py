@@ -14,7 +14,7 @@ _SPACE = re.compile(r"(?:\s|~|\\[,;:! ]|\\q?quad(?![A-Za-z]))+")
 _BETWEEN_DIGITS = re.compile(r"(?<=[0-9])\s+(?=[0-9])")
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _CHOICE = re.compile(r"\(?([A-J])\)?[.:]?")
-_MORE = r"(?!or\b|and\b)[^,]*"
+_MORE = r"(?:(?!\bor\b|\band\b)[^,])*"
 _CHOSEN = re.compile(rf"\(?([A-J])\)?(?:[.:]\s?{_MORE})?|\(([A-J])\)\s{_MORE}")
 _OPTION = re.compile(r"\(([A-J])\)\s+(\S.*)", re.DOTALL)
 _DATE = re.compile(r"[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}")
