@@ -129,7 +129,7 @@ def _call(parser: "Parser", name: str, inner: Node, base: Node | None) -> Node:
         return Call("log", (inner, base)) if base is not None else Call("ln", (inner,))
     if base is not None:
         raise UnreadableError
-    arguments = inner.items if isinstance(inner, Listing) else (inner,)
+    arguments = inner.items if isinstance(inner, Listing | Bracketed) else (inner,)
     if name in ("max", "min") and len(arguments) < 2:
         raise UnreadableError
     if name not in ("max", "min", "binom") and len(arguments) != 1:

@@ -68,6 +68,8 @@ def key(node: Node) -> Hashable:
             fields: tuple[Hashable, ...] = operators
         case Matrix(kind, rows):
             fields = (kind, len(rows))
+        case Call("max" | "min" as name, parts):
+            return (name, tuple(sorted(map(key, parts), key=repr)))
         case Call(name) | Combined(name):
             fields = (name,)
         case Bracketed(opening, closing):

@@ -46,6 +46,8 @@ _FACTORS = frozenset(
     (r"\frac", r"\sqrt", r"\binom", r"\lfloor", r"\lceil", r"\begin", r"\infty")
 )  # fmt: skip
 _SCALES = {"C": "celsius", "F": "fahrenheit"}
+_POSTFIXES = frozenset(("^", "!"))
+_HALVES = frozenset(("AM", "PM", "am", "pm"))
 _APPLICABLE = frozenset("fgFOP")
 
 
@@ -106,14 +108,15 @@ class Parser(Cursor):
             self.position += 2
             return left
         if power < self.juxtaposed and self.starts_factor(token):
-            if token.kind == "letters" and is_abbreviation(token.text) and not symbols(left):
+            unit = is_abbreviation(token.text) or token.text in _HALVES
+            if token.kind == "letters" and unit and not symbols(left):
                 return None
             if token.kind in ("number", "based") and isinstance(left, Number):
                 raise UnreadableError
             return multiplied(left, self.expression(self.juxtaposed))
         return None
 
-    def _postfix(self, left: Node, text: str) -> Node | None:
+    def _postfix(self, left: Node, text: str) -> Node:
         if text == "^":
             self.take()
             if self._degree():
@@ -254,7 +257,10 @@ class Parser(Cursor):
         if text == "C" and self.peek().text == "(" and not self.peek().spaced:
             return commands.chosen(self, Symbol(text))
         factors = [Symbol(letter) for letter in text[:-1]]
-        last = self.symbol(text[-1])
+        last: Node = self.symbol(text[-1])
+        # A power is the last letter's: ab^2.
+        while factors and self.peek().text in _POSTFIXES and self.peek().kind == "sign":
+            last = self._postfix(last, self.peek().text)
         return Product((*factors, last)) if factors else last
 
     def symbol(self, name: str) -> Node:
@@ -262,7 +268,7 @@ class Parser(Cursor):
         while self.accept("'"):
             name += "'"
         if self.accept("_"):
-            name += "_" + self.raw_group()
+            name += "_" + self.raw_group().removeprefix("\\")
         if self.accept("'"):
             name += "'"
         if name.endswith("'") and self.peek().text == "(":

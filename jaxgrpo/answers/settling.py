@@ -129,7 +129,9 @@ def _is_name(node: Node) -> bool:
     if isinstance(node, Symbol):
         return True
     if isinstance(node, Call):
-        return node.name == "apply"
+        # The length of a segment, but not |x|.
+        length = node.name == "abs" and isinstance(node.arguments[0], Product)
+        return node.name == "apply" or (length and _is_name(node.arguments[0]))
     if isinstance(node, Product):
         # AB, NO / BO: segments and products of capital letters alone.
         return (

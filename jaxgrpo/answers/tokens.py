@@ -44,6 +44,8 @@ _TOKEN = re.compile(
     rf"""
       (?P<space> (?: \s | ~ | (?:np|numpy|math|sympy)\.(?=[a-z]) | \\(?:{_SPACES}) )+ )
     | (?P<based> [0-9][0-9A-Fa-f]* _ (?: \{{ [0-9]{{1,2}} \}} | [0-9](?![0-9]) ) )
+    | 0[xX] (?P<hex> [0-9A-Fa-f]+ ) (?![0-9A-Za-z])
+    | (?P<ideographs> [\u3400-\u9fff]+ )
     | (?P<number>
         (?: [0-9]+ (?:\.[0-9]*)? | \.[0-9]+ ) (?: [eE][+-]?[0-9]{{1,9}} (?![A-Za-z0-9]) )? )
     | (?P<font> \\(?:{_FONTS}) \s* \{{ (?P<content>[^{{}}\\]*) \}} )
@@ -76,6 +78,10 @@ def tokenise(text: str) -> list[Token]:
         if kind == "content":
             kind = "font"
         piece = match[kind]
+        if kind == "ideographs":
+            kind = "text"
+        elif kind == "hex":
+            kind, piece = "based", f"{piece}_16"
         # Letters may each be a factor.
         letters += len(piece) if kind == "letters" else 0
         if kind == "font":

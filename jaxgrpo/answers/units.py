@@ -34,6 +34,7 @@ _NO_UNIT = frozenset(
         "without", "never", "no",
     )
 )  # fmt: skip
+_IDEOGRAPHS = re.compile("[\u3400-\u9fff]{1,4}")
 _WORD = re.compile(r"[A-Za-z][A-Za-z.'-]*")
 _ALLOWED = re.compile(r"[A-Za-z.'/^{}* 0-9-]+")
 _POWERS = {"square": "2", "squared": "2", "sq": "2", "cubic": "3", "cubed": "3"}
@@ -50,7 +51,9 @@ def canonical(phrase: str) -> str:
       (True, 'apple')
     """
     phrase = phrase.strip().rstrip(".").replace("per cent", "percent")
-    words = _WORD.findall(phrase)
+    if _IDEOGRAPHS.fullmatch(phrase):
+        return phrase
+    words = _WORD.findall(phrase.removeprefix("of the "))
     if not words or len(words) > 6 or len(phrase) > 60 or not _ALLOWED.fullmatch(phrase):
         raise UnreadableError
     if _NO_UNIT & {word.lower() for word in words}:

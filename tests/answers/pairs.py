@@ -1,5 +1,8 @@
 """Golds with answers that are right and answers that are wrong, by what they are about."""
 
+import json
+import pathlib
+
 # kind: [(gold, right answers, wrong answers)]
 PAIRS = {
     "integers": [
@@ -75,6 +78,11 @@ PAIRS = {
         ("yes", ["Yes", r"\text{yes}"], ["no", "yes and no"]),
     ],
 }
+# More of them, a line each.
+_LINES = pathlib.Path(__file__).parent / "fixtures" / "pairs.jsonl"
+MORE = [json.loads(line) for line in _LINES.read_text(encoding="utf-8").splitlines()]
 RIGHT = [(gold, a) for rows in PAIRS.values() for gold, rights, _ in rows for a in rights]
+RIGHT += [(row["gold"], row["answer"]) for row in MORE if row["same"]]
 WRONG = [(gold, a) for rows in PAIRS.values() for gold, _, wrongs in rows for a in wrongs]
+WRONG += [(row["gold"], row["answer"]) for row in MORE if not row["same"]]
 GOLDS = [gold for rows in PAIRS.values() for gold, *_ in rows]
