@@ -1,7 +1,8 @@
 """Whether two answers are the same, structure by structure."""
 
+import collections
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from fractions import Fraction
 
 from jaxgrpo.answers import realsets
@@ -30,6 +31,7 @@ from jaxgrpo.answers.tree import (
     symbols,
 )
 
+_MAX_UNLIKE = 40
 _MIRRORED = {
     r"\lt": r"\gt", r"\gt": r"\lt", r"\le": r"\ge", r"\ge": r"\le", "=": "=", r"\ne": r"\ne",
 }  # fmt: skip
@@ -108,9 +110,8 @@ def _same_set(answer: Node, gold: Node) -> bool:
     An interval or union may be written as an inequality and the other way round, but a listing
     is not an interval.
     """
-    if not any(
-        isinstance(node, (Combined, Relation, Symbol)) for node in (answer, gold)
-    ) and not any(contains(node, Relation) for node in (answer, gold)):
+    pair = (answer, gold)
+    if not any(isinstance(node, Symbol) or contains(node, (Combined, Relation)) for node in pair):
         return False
     left, right = realsets.real_set(answer), realsets.real_set(gold)
     return left is not None and right is not None and realsets.equal(left, right)
@@ -139,20 +140,40 @@ def _in_order(answer: Sequence[Node], gold: Sequence[Node], mode: Mode) -> bool:
 def _in_any_order(answer: Sequence[Node], gold: Sequence[Node], mode: Mode) -> bool:
     if len(answer) != len(gold) or len(gold) > MAX_ITEMS:
         return False
-    left = list(answer)
+    left, wanted = _unlike(answer, gold)
+    if len(wanted) > _MAX_UNLIKE:
+        return False
     named = all(labelled(item)[0] is not None for item in gold)
-    for wanted in gold:
-        for position, item in enumerate(left):
+    for item in wanted:
+        for place, candidate in enumerate(left):
             # Values may not swap their names.
-            named_too = labelled(item)[0] is not None or mode is Mode.STRICT
-            if named and named_too and not _same_label(item, wanted):
+            named_too = labelled(candidate)[0] is not None or mode is Mode.STRICT
+            if named and named_too and not _same_label(candidate, item):
                 continue
-            if same(item, wanted, mode=mode):
-                del left[position]
+            if same(candidate, item, mode=mode):
+                del left[place]
                 break
         else:
             return False
     return True
+
+
+def _unlike(answer: Sequence[Node], gold: Sequence[Node]) -> tuple[list[Node], list[Node]]:
+    """Both without the items that are written alike: comparing every two of many takes long."""
+    counts = collections.Counter(map(key, answer))
+    counts.subtract(map(key, gold))
+    spare = {name: count for name, count in counts.items() if count > 0}
+    short = {name: -count for name, count in counts.items() if count < 0}
+    return _taken(answer, spare), _taken(gold, short)
+
+
+def _taken(items: Sequence[Node], wanted: dict[Hashable, int]) -> list[Node]:
+    taken: list[Node] = []
+    for item in items:
+        if wanted.get(key(item), 0) > 0:
+            wanted[key(item)] -= 1
+            taken.append(item)
+    return taken
 
 
 def _same_label(answer: Node, gold: Node) -> bool:

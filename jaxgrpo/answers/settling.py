@@ -39,7 +39,7 @@ def settled(node: Node) -> Node:
             inner = item.items if isinstance(item, Listing) and not item.braced else (item,)
             items += inner
             if len(items) > MAX_ITEMS:
-                break
+                return node
         return _shared_label(Listing(tuple(items), node.braced))
     if isinstance(node, Measured) and isinstance(node.value, Listing):
         return node

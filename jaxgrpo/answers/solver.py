@@ -16,7 +16,7 @@ from jaxgrpo.answers.structures import parse
 from jaxgrpo.answers.symbolic import LIMIT_SECONDS, dump
 from jaxgrpo.answers.tree import UnreadableError
 
-_MEMORY_BYTES = 512 << 20
+_MEMORY_BYTES = 256 << 20
 _MAX_EXPONENT = 1000
 _NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot", "arsinh": "asinh",
           "arcosh": "acosh", "artanh": "atanh", "ln": "log", "abs": "Abs", "ceil": "ceiling",
