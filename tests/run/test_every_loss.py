@@ -1,7 +1,8 @@
 """Every loss trains the quickstart's task: no nan, and rewards no worse than where they began.
 
-All start from one policy, that of the quickstart halfway, and take 30 optimiser steps. Minutes of
-real training: `launch/test -m long -s` runs it and prints the table.
+All start from one policy, that of the quickstart's warm-up, and go on as the quickstart does, with
+another loss and fewer steps. Minutes of real training: `launch/test -m long -s` runs it and prints
+the table.
 """
 
 import dataclasses
@@ -21,7 +22,7 @@ from jaxgrpo.run import train
 from jaxgrpo.sharding import build_mesh
 
 QUICKSTART = pathlib.Path(__file__).parents[2] / "configs" / "quickstart.yaml"
-PROMPTS, STEPS, MINIBATCHES = 16, 15, 2
+STEPS, MINIBATCHES = 16, 4
 # The same prompts before and after, sampled as in training: their difficulty is in no difference.
 HELD_OUT = 512
 ARITHMETIC = {
@@ -29,17 +30,11 @@ ARITHMETIC = {
     "size": HELD_OUT,
     "options": {"digits": 4, "working_fraction": 0.35},
 }
-# As far as rewards that a loss could lose: most of them end far above it.
-WARM = [
-    *["--data.eval", "null", "--data.train.size", "8192", "--run.record_every", "0"],
-    *["--training.steps", "30", "--checkpoints.every_steps", "1000"],
-]
+WARM = ["--data.eval", "null", "--run.record_every", "0", "--training.steps", "1"]
 SHORT = [
-    *["--data.train.size", "2048", "--run.record_every", "0"],
     *["--data.eval", json.dumps(ARITHMETIC), "--evaluation.sampling.temperature", "1.0"],
-    *["--warmup.steps", "0", "--optimizer.warmup_steps", "4", "--checkpoints.every_steps", "1000"],
-    *["--rollout.prompts_per_step", str(PROMPTS), "--training.steps", str(STEPS)],
-    *["--training.minibatches", str(MINIBATCHES), "--loss.options", "{}"],
+    *["--warmup.steps", "0", "--checkpoints.every_steps", "1000", "--run.record_every", "0"],
+    *["--training.steps", str(STEPS), "--loss.options", "{}"],
 ]
 # What a loss cannot do without, or whose scale is not that of a mean of -w A.
 MORE = {
@@ -147,7 +142,6 @@ def test_it_learns_or_at_least_unlearns_nothing(name, warmed, table):
         time.perf_counter() - began,
     )
     table.append(row)
-    assert row.updates >= 30
     # One standard error is what chance may take away.
     assert row.end >= row.start - row.error, row
 
