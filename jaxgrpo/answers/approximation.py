@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from jaxgrpo.answers.exact import UndecidedError, bits, exact, stand_in
+from jaxgrpo.answers.exact import OutOfBoundsError, UndecidedError, bits, exact, stand_in
 from jaxgrpo.answers.functions import CONSTANTS, FUNCTIONS, SPECIAL
 from jaxgrpo.answers.tree import Call, Measured, Node, Number, Power, Product, Sum, Symbol
 
@@ -118,9 +118,9 @@ def _power(base: Any, exponent: Any, odd: Fraction | None, m: Any) -> Any:
     if size > 1:
         magnitude = abs(base)
         if magnitude != 1 and size * abs(m.log(magnitude)) > _MAX_EXPONENT:
-            raise UndecidedError
+            raise OutOfBoundsError
     if size > _MAX_ANGLE:
-        raise UndecidedError
+        raise OutOfBoundsError
     if odd is not None and not _imaginary(base) and base.real < 0:
         size = (-base) ** exponent
         return -size if odd.numerator % 2 else size
@@ -131,9 +131,9 @@ def _check_bounds(name: str, numbers: list[Any]) -> None:
     size = max(abs(number) for number in numbers)
     if name in ("factorial", "binom"):
         if size > _MAX_GAMMA:
-            raise UndecidedError
+            raise OutOfBoundsError
     elif name in ("exp", "sinh", "cosh", "tanh", "coth"):
         if size > _MAX_EXPONENT:
-            raise UndecidedError
+            raise OutOfBoundsError
     elif size > _MAX_ANGLE and name in ("sin", "cos", "tan", "cot", "sec", "csc"):
-        raise UndecidedError
+        raise OutOfBoundsError

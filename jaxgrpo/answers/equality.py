@@ -5,7 +5,7 @@ from typing import Any
 
 from jaxgrpo.answers import symbolic
 from jaxgrpo.answers.approximation import approximate, context
-from jaxgrpo.answers.exact import UndecidedError, chosen, exact, key
+from jaxgrpo.answers.exact import OutOfBoundsError, UndecidedError, chosen, exact, key
 from jaxgrpo.answers.functions import CONSTANTS, SPECIAL
 from jaxgrpo.answers.mode import Mode
 from jaxgrpo.answers.tree import Call, Node, Number, children, contains, symbols
@@ -131,20 +131,22 @@ def _same_function(answer: Node, gold: Node, names: list[str]) -> bool:
     # What has corners agrees on one side of them by chance.
     wanted = _MANY_POINTS if contains(answer, Call) or contains(gold, Call) else _POINTS
     # Where everything is real first: there writers agree on what roots and logarithms are.
+    bounded = True
     for real in (True, False):
         agreed = 0
         for attempt in range(_TRIES):
             try:
                 if not _agree_at(answer, gold, _point(names, attempt, seed), real=real):
                     return False
-            except UndecidedError:
+            except UndecidedError as error:
+                bounded = bounded and not isinstance(error, OutOfBoundsError)
                 continue
             agreed += 1
             if agreed == wanted:
                 return True
         if agreed >= _FEW_POINTS:
             return True
-    return symbolic.same(answer, gold)
+    return bounded and symbolic.same(answer, gold)
 
 
 def _same_rational_function(answer: Node, gold: Node, names: list[str]) -> bool | None:

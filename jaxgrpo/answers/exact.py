@@ -38,6 +38,10 @@ class UndecidedError(Exception):
     """The value is not rational, not defined, or out of bounds."""
 
 
+class OutOfBoundsError(UndecidedError):
+    """The value is too large to be computed, here or by anything else."""
+
+
 # -- one spelling for a tree ---------------------------------------------------------------------
 
 

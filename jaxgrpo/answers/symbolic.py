@@ -23,7 +23,7 @@ from jaxgrpo.answers.tree import Node, children
 
 OPAQUE = frozenset((r"\sum", r"\prod", r"\int", r"\lim"))
 START_SECONDS = 30.0
-LIMIT_SECONDS = 1.0
+LIMIT_SECONDS = 0.5
 _LOCK_SECONDS = 3 * LIMIT_SECONDS
 _MAX_REPLY = 1 << 16
 
@@ -36,7 +36,7 @@ def is_opaque(node: Node) -> bool:
 
 
 def same(answer: Node, gold: Node) -> bool:
-    """Whether sympy finds two expressions equal within a second; False where it gives up."""
+    """Whether sympy finds two expressions equal in half a second; False where it gives up."""
     return _SOLVER.ask([dump(answer), dump(gold)])
 
 

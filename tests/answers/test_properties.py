@@ -4,7 +4,7 @@ import hypothesis
 from hypothesis import strategies as st
 from pairs import GOLDS
 
-from jaxgrpo.answers import Outcome, gold_kind, grade, grading, is_correct
+from jaxgrpo.answers import Mode, Outcome, gold_kind, grade, grading, is_correct
 from jaxgrpo.answers.golds import GoldKind
 
 INTEGERS = st.integers(-(10**12), 10**12).map(str)
@@ -93,7 +93,7 @@ def test_a_list_of_candidates_is_never_one_of_them(candidates, data):
 def test_nothing_raises_and_nothing_takes_long(pieces, gold, box):
     text = boxed("".join(pieces)) if box else "".join(pieces)
     # The part that `grade` does not shield: a fault shows here.
-    _, outcome, _ = grading._grade(text, gold, False, ())
+    _, outcome, _ = grading._grade(text, gold, Mode.NORMAL, ())
     assert isinstance(outcome, Outcome)
     assert grade(text, gold).seconds < 1
     assert grade(boxed(gold), text).seconds < 1

@@ -12,7 +12,7 @@ import time
 import pytest
 from pairs import RIGHT, WRONG
 
-from jaxgrpo.answers import grading
+from jaxgrpo.answers import Mode, grading
 
 PAIRS = 200_000
 LIMIT_SECONDS = 1.0
@@ -84,6 +84,8 @@ def test_a_soak():
     draws = random.Random(0)
     known = [(gold, answer) for gold, answer in (*RIGHT, *WRONG)]
     before = children()
+    # Starts the process of the last stage, which is waited for once.
+    assert grading._grade(r"\boxed{6}", r"\prod_{k=1}^{3} k", Mode.NORMAL, ())[1] == "right"
     slowest, memory = collections.Counter(), []
     outcomes = collections.Counter()
     started = time.perf_counter()
@@ -94,7 +96,7 @@ def test_a_soak():
             gold = broken(gold, draws)
         text = answer if number % 4 == 0 else f"so $\\boxed{{{answer}}}$."
         began = time.perf_counter()
-        _, outcome, _ = grading._grade(text, gold, False, ())
+        _, outcome, _ = grading._grade(text, gold, Mode.NORMAL, ())
         slowest[text, gold] = time.perf_counter() - began
         outcomes[outcome] += 1
         if number % 20_000 == 19_999:

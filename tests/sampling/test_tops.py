@@ -1,6 +1,7 @@
 """The likeliest tokens at each position, recorded beside the sampled one."""
 
 import dataclasses
+import os
 
 import jax
 import jax.numpy as jnp
@@ -98,7 +99,9 @@ def test_the_sampled_token_has_its_own_log_prob_among_them(recorded):
     same = (recorded.top_ids == recorded.tokens[..., None]) & inside(recorded)[..., None]
     assert same.sum() > 20
     own = np.broadcast_to(recorded.log_probs[..., None], same.shape)[same]
-    assert np.array_equal(recorded.top_log_probs[same], own)
+    # To the bit where the compiler tries; in a hurry it rounds the two once differently.
+    ulps = 0 if "JAXGRPO_TESTS_OPTIMISED" in os.environ else 2
+    np.testing.assert_array_max_ulp(recorded.top_log_probs[same], own, ulps)
 
 
 def test_all_of_the_vocabulary_is_a_whole_distribution(params):
