@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float
 from jaxgrpo.core import checks
 from jaxgrpo.core.masking import zero_where_masked
 from jaxgrpo.core.registry import Card
+from jaxgrpo.core.running import running_sum
 from jaxgrpo.ratios._log_ratios import token_log_ratios
 from jaxgrpo.ratios._registry import WEIGHTS
 
@@ -72,5 +73,5 @@ def prefix_mask(
         values = log_ratios * log_ratios / 2
     else:
         values = jnp.expm1(log_ratios) - log_ratios
-    used = jnp.abs(jnp.cumsum(values.astype(jnp.promote_types(values.dtype, jnp.float32)), axis=-1))
+    used = jnp.abs(running_sum(values))
     return zero_where_masked((used <= budget).astype(log_ratios.dtype), where)
